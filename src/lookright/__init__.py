@@ -19,10 +19,11 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from lookright.errors import InputError
-    from lookright.evidence import Evidence, EvidenceArray
-    from lookright.instance import Instance
-    from lookright.settings import EvidenceSettings
+    from lookright.errors import InputError as InputError
+    from lookright.evidence import Evidence as Evidence
+    from lookright.evidence import EvidenceArray as EvidenceArray
+    from lookright.instance import Instance as Instance
+    from lookright.settings import EvidenceSettings as EvidenceSettings
 
 
 def __getattr__(name: str) -> Any:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Sequence
 from lookright.errors import InputError
 
 _ROMAN = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
-_WORDS = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
-    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth twenty-first "
-    "twenty-second twenty-third twenty-fourth twenty-fifth twenty-sixth"
-).split()
+_WORDS = tuple(
+    """
+    first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth twenty-first
+    twenty-second twenty-third twenty-fourth twenty-fifth twenty-sixth
+    """.split()
+)
 
 
 def _roman(value: int) -> str:
