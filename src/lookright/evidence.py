@@ -177,8 +177,8 @@ class EvidenceArray:
         if (off > NORMALISED_TO).any():
             row, column = np.unravel_index(int(off.argmax()), off.shape)
             raise InputError(
-                f"evidence, field 'log_probs': instance {self.instance_ids[column]!r}, order {row}: "
-                f"the probabilities sum to {total[row, column]:.4g}, not 1"
+                f"evidence, field 'log_probs': order {row} of instance "
+                f"{self.instance_ids[column]!r}: the probabilities sum to {total[row, column]:.4g}, not 1"
             )
         if (np.sort(self.orders, axis=-1) != np.arange(n)).any():
             raise InputError(f"evidence, field 'orders': not every row is an order of {n} images")
