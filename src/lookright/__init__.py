@@ -15,6 +15,7 @@ _HOME = {
     "EvidenceSettings": "settings",
     "InputError": "errors",
     "Instance": "instance",
+    "Model": "model",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lookright.evidence import Evidence as Evidence
     from lookright.evidence import EvidenceArray as EvidenceArray
     from lookright.instance import Instance as Instance
+    from lookright.model import Model as Model
     from lookright.settings import EvidenceSettings as EvidenceSettings
 
 

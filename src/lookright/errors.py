@@ -1,4 +1,4 @@
-"""The one exception a person is meant to read."""
+"""The one exception, and the one warning, that a person is meant to read."""
 
 
 class InputError(ValueError):
@@ -6,3 +6,7 @@ class InputError(ValueError):
 
     The command line prints the message alone and ends with exit code 2.
     """
+
+
+class EvidenceWarning(UserWarning):
+    """Evidence can be used, but something in it bends the figures; the message says what."""

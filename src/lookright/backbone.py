@@ -1,0 +1,318 @@
+"""The Hugging Face model itself: what its parts are, and one pass through them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lookright.attention import Probe, attention_layers, collected, probing
+from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tokens
+from lookright.errors import InputError
+from lookright.families import REFUSED
+from lookright.vision import Features, encode, join, served
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What one pass over a batch gave, on the CPU."""
+
+    log_probs: Tensor  # [batch, candidates]
+    attention: Tensor  # [batch, layers, images]
+    heads: Tensor | None = None  # [batch, layers, heads, images]
+    tokens: Tensor | None = None  # [batch, layers, tokens]
+
+
+class Backbone:
+    """A loaded image-text-to-text model, and where its decoder, its vision and its head are."""
+
+    def __init__(self, hf: Any) -> None:
+        self.hf = hf.eval()
+        self.family: str = hf.config.model_type
+        if reason := REFUSED.get(self.family):
+            raise InputError(f"{self.family} models give no evidence: {reason}")
+        if getattr(hf.config, "is_encoder_decoder", False):
+            raise InputError(f"{self.family} models give no evidence: it is an encoder-decoder")
+        self.text_config = hf.config.get_text_config(decoder=True)
+        self.decoder: nn.Module = hf.get_decoder()
+        self.base: nn.Module = next(
+            (
+                part
+                for part in (getattr(hf, "model", None), hf)
+                if part is not None and hasattr(part, "get_image_features")
+            ),
+            hf,
+        )
+        self.layers = attention_layers(self.decoder)
+        self.image_token = _image_token(hf.config)
+        self._parameters = inspect.signature(hf.forward).parameters
+        self._three_axes = any(
+            hasattr(self.base, name) for name in ("get_rope_index", "compute_3d_position_ids")
+        )
+
+    @property
+    def attention(self) -> str:
+        """The attention implementation the decoder runs with."""
+        return str(self.text_config._attn_implementation)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its inputs go."""
+        return torch.device(self.hf.device)
+
+    @property
+    def dtype_name(self) -> str:
+        return str(self.hf.dtype).removeprefix("torch.")
+
+    def takes(self, name: str) -> bool:
+        """Whether its forward pass has this input by name."""
+        return name in self._parameters
+
+    def ends(self, tokenizer: Any) -> list[int]:
+        """The tokens that end an answer, by its generation config or its tokenizer."""
+        config = getattr(self.hf, "generation_config", None)
+        ends = getattr(config, "eos_token_id", None)
+        ends = tokenizer.eos_token_id if ends is None else ends
+        return [] if ends is None else list(ends) if isinstance(ends, list) else [ends]
+
+    def check_length(self, tokens: int, what: str) -> None:
+        limit = getattr(self.text_config, "max_position_embeddings", None)
+        if limit is not None and tokens > limit:
+            raise InputError(
+                f"instance {what!r}: its prompt has {tokens} tokens, and the model reads at most "
+                f"{limit}; show fewer or smaller images"
+            )
+
+    def fingerprint(self) -> str:
+        """A short hash of sampled weights, to tell apart checkpoints that have no revision."""
+        digest = sha256(self.family.encode())
+        for name, value in self.hf.state_dict().items():
+            digest.update(f"{name}{tuple(value.shape)}".encode())
+            if value.device.type != "meta" and value.numel():
+                step = max(1, value.numel() // 16)
+                sample = value.detach().flatten()[::step][:16].to("cpu", torch.float32)
+                digest.update(sample.numpy().tobytes())
+        return f"weights-{digest.hexdigest()[:12]}"
+
+    @torch.inference_mode()
+    def encode(self, images: Sequence[Mapping[str, Tensor]]) -> list[Features]:
+        """Vision features of processed images."""
+        accepted = inspect.signature(self.base.get_image_features).parameters  # type: ignore[arg-type]
+        moved = [
+            {k: v.to(self.device) for k, v in image.items() if k in accepted} for image in images
+        ]
+        return encode(self.base, moved)
+
+    @torch.inference_mode()
+    def read(
+        self,
+        inputs: Mapping[str, Tensor],
+        features: Sequence[Features] | None,
+        regions: Tensor,
+        images: int,
+        trie: Trie,
+        heads: bool = False,
+        tokens: bool = False,
+    ) -> Reading:
+        """One pass over the prompts, and where candidates share a first token one more step."""
+        probe = Probe(regions.to(self.device), images, keep_heads=heads, keep_tokens=tokens)
+        with self._with_images(features), probing(self.decoder, self.attention, probe):
+            hidden, output, last = self._forward(
+                self._prepared(inputs), use_cache=bool(trie.later), logits_to_keep=1
+            )
+        per_node: list[Tensor] = [torch.empty(0)] * len(trie.nodes)
+        for index, node in enumerate(trie.nodes):
+            if not node.prefix:
+                logits = self.logits(hidden[:, -1], output, node_tokens(trie, node))
+                per_node[index] = node_log_probs(trie, node, logits)
+        if trie.later:
+            steps = self._later_nodes(inputs, output.past_key_values, last, trie)
+            for index, logits in zip(trie.later, steps, strict=True):
+                per_node[index] = node_log_probs(trie, trie.nodes[index], logits)
+        return Reading(
+            joint_log_probs(trie, per_node).cpu(),
+            collected(probe.rows, self.layers, self.family),
+            collected(probe.heads, self.layers, self.family) if heads else None,
+            collected(probe.tokens, self.layers, self.family) if tokens else None,
+        )
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        inputs: Mapping[str, Tensor],
+        features: Sequence[Features] | None,
+        max_new_tokens: int,
+        options: Mapping[str, Any],
+    ) -> Tensor:
+        """Generated tokens [batch, at most max_new_tokens], without the prompt's."""
+        moved = {k: v.to(self.device) for k, v in inputs.items()}
+        with self._with_images(features):
+            rows = self.hf.generate(**moved, max_new_tokens=max_new_tokens, **options)
+        return torch.as_tensor(rows)[:, moved["input_ids"].shape[1] :].cpu()
+
+    def logits(self, hidden: Tensor, output: Any, ids: Sequence[int]) -> Tensor:
+        """Logits of some vocabulary ids, the head's rows computed in float32. [batch, ids]."""
+        head = self.hf.get_output_embeddings()
+        index = torch.tensor(ids, device=hidden.device)
+        if type(head) is not nn.Linear or head.weight.device.type == "meta":
+            return torch.as_tensor(output.logits)[:, -1, index.to(output.logits.device)].float()
+        rows = head.weight[index.to(head.weight.device)].float().to(hidden.device)
+        bias = None if head.bias is None else head.bias[index].float()
+        logits = nn.functional.linear(hidden.float(), rows, bias)
+        cap = getattr(self.text_config, "final_logit_softcapping", None)
+        if cap is not None:
+            logits = torch.tanh(logits / cap) * cap
+        logits = logits * (getattr(self.text_config, "logit_scale", None) or 1.0)
+        return logits / (getattr(self.text_config, "logits_scaling", None) or 1.0)
+
+    # -- inside a pass ---------------------------------------------------------------------------
+
+    def _prepared(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Inputs on the device, with positions where left padding would shift them."""
+        moved: dict[str, Any] = {k: v.to(self.device) for k, v in inputs.items() if self.takes(k)}
+        if not self._three_axes and self.takes("position_ids"):
+            mask = moved["attention_mask"]
+            moved["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        return moved
+
+    def _forward(self, inputs: dict[str, Any], **options: Any) -> tuple[Tensor, Any, Tensor | None]:
+        """Hidden states before the head, the output, and the last positions the decoder saw."""
+        options = {k: v for k, v in options.items() if self.takes(k) or k == "use_cache"}
+        with _seen(self.hf.get_output_embeddings(), self.decoder) as seen:
+            output = self.hf(**inputs, **options, return_dict=True)
+        positions = seen.get("positions")
+        return seen["hidden"], output, None if positions is None else positions[..., -1:]
+
+    def _later_nodes(
+        self, inputs: Mapping[str, Tensor], cache: Any, last: Tensor | None, trie: Trie
+    ) -> list[Tensor]:
+        """Logits at the nodes beyond the first token, all in one step on the prompt's cache."""
+        nodes = [trie.nodes[index] for index in trie.later]
+        batch, count = inputs["input_ids"].shape[0], len(nodes)
+        depth = max(len(node.prefix) for node in nodes)
+        tokens = torch.tensor(
+            [[*node.prefix, *[node.prefix[-1]] * (depth - len(node.prefix))] for node in nodes],
+            device=self.device,
+        ).repeat(batch, 1)  # [batch * nodes, depth]; what follows a prefix is never looked at
+        mask = inputs["attention_mask"].to(self.device).repeat_interleave(count, 0)
+        mask = torch.cat([mask, mask.new_ones(batch * count, depth)], 1)
+        cache.batch_repeat_interleave(count)
+        step: dict[str, Any] = {
+            "input_ids": tokens,
+            "attention_mask": mask,
+            "past_key_values": cache,
+        }
+        if last is not None and self.takes("position_ids"):
+            last = last.expand(*last.shape[:-2], batch, 1).repeat_interleave(count, -2)
+            step["position_ids"] = last + 1 + torch.arange(depth, device=last.device)
+        hidden, output, _ = self._forward(step, use_cache=True)
+        logits = []
+        for index, node in enumerate(nodes):
+            own = slice(index, None, count)
+            at = len(node.prefix) - 1
+            logits.append(
+                self.logits(
+                    hidden[own, at], _Cut(output.logits[own, at : at + 1]), node_tokens(trie, node)
+                )
+            )
+        return logits
+
+    @contextmanager
+    def _with_images(self, features: Sequence[Features] | None) -> Iterator[None]:
+        with ExitStack() as stack:
+            if features is not None:
+                stack.enter_context(served(self.base, join(features)))
+            yield
+
+
+@dataclass(frozen=True)
+class _Cut:
+    logits: Tensor
+
+
+@contextmanager
+def _seen(head: nn.Module, decoder: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """What goes into the head, and the positions that go into the decoder."""
+    seen: dict[str, Tensor] = {}
+
+    def at_head(_: nn.Module, args: tuple[Any, ...]) -> None:
+        seen["hidden"] = args[0]
+
+    def at_decoder(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if isinstance(named.get("position_ids"), Tensor):
+            seen["positions"] = named["position_ids"]
+
+    hooks = [
+        head.register_forward_pre_hook(at_head),
+        decoder.register_forward_pre_hook(at_decoder, with_kwargs=True),
+    ]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _image_token(config: Any) -> int:
+    """The id whose embeddings the vision features replace."""
+    for name in ("image_token_id", "image_token_index"):
+        token = getattr(config, name, None)
+        if isinstance(token, int):
+            return token
+    raise InputError(f"{config.model_type} models give no evidence: they name no image token")
+
+
+def load_backbone(
+    name: str,
+    device: str | None,
+    dtype: str | torch.dtype | None,
+    revision: str | None,
+    base_attention: str | None,
+    trust_remote_code: bool,
+    from_pretrained: Mapping[str, Any],
+) -> Backbone:
+    """Load weights (safetensors only) onto a device, saying plainly what stands in the way."""
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    where = device or _best_device()
+    known = {"revision": revision, "trust_remote_code": trust_remote_code}
+    try:
+        config = AutoConfig.from_pretrained(name, **known)
+        if reason := REFUSED.get(config.model_type):
+            raise InputError(f"{config.model_type} models give no evidence: {reason}")
+        hf = AutoModelForImageTextToText.from_pretrained(
+            name,
+            dtype=dtype or (torch.float32 if where == "cpu" else "auto"),
+            attn_implementation=base_attention or _base_attention(config),
+            use_safetensors=True,
+            **known,
+            **from_pretrained,
+        )
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise InputError(f"cannot load the model {name!r}: {error}") from None
+    if "device_map" not in from_pretrained:
+        try:
+            hf.to(torch.device(where))  # type: ignore[arg-type]  # its wrapper hides the signature
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"cannot put the model on {where!r}: {error}") from None
+    return Backbone(hf)
+
+
+def _base_attention(config: Any) -> str | None:
+    """SDPA, except where a softcap bends the scores: SDPA refuses those."""
+    text = config.get_text_config(decoder=True)
+    return "eager" if getattr(text, "attn_logit_softcapping", None) else "sdpa"
+
+
+def _best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

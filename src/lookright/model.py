@@ -1,0 +1,370 @@
+"""A multimodal LLM as a source of evidence: load it, ask it, read it out in one forward pass."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from lookright.backbone import Backbone, Reading, load_backbone
+from lookright.candidates import Trie, build_trie
+from lookright.encoding import Encoder, Prompt
+from lookright.errors import EvidenceWarning, InputError
+from lookright.evidence import Evidence, instance_hash
+from lookright.identifiers import identifiers_for
+from lookright.images import Picture, read
+from lookright.instance import Instance, Order, check_order
+from lookright.processors import load_processor
+from lookright.selfcheck import check_backbone
+from lookright.settings import EvidenceSettings
+from lookright.vision import FeatureCache
+
+T = TypeVar("T")
+
+#: Called with an instance that cannot be asked and the reason; without it the reason is raised.
+Skip = Callable[[Instance, InputError], None]
+
+GiB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generated answer to one (instance, order)."""
+
+    instance_id: str
+    order: Order
+    text: str
+
+
+class Model:
+    """A Hugging Face image-text-to-text model and its processor, ready to give evidence."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        processor: Any,
+        *,
+        name: str,
+        revision: str | None = None,
+        batch_tokens: int | None = None,
+        vision_cache: int = GiB,
+        self_check: bool = True,
+    ) -> None:
+        self.backbone = backbone
+        self.name = name
+        self.revision = revision or backbone.fingerprint()
+        self.encoder = Encoder(processor, backbone.image_token, backbone.takes("mm_token_type_ids"))
+        self.batch_tokens = batch_tokens or (8192 if backbone.device.type == "cuda" else 2048)
+        self.vision = FeatureCache(vision_cache)
+        self._check_due = self_check
+        self._tries: dict[tuple[Any, ...], Trie] = {}
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        *,
+        device: str | None = None,
+        dtype: str | torch.dtype | None = None,
+        revision: str | None = None,
+        base_attention: str | None = None,
+        trust_remote_code: bool = False,
+        self_check: bool = True,
+        batch_tokens: int | None = None,
+        **from_pretrained: Any,
+    ) -> Model:
+        """Load a model by hub name or folder; what is not named here goes to `from_pretrained`.
+
+        `dtype` is float32 on a CPU and the checkpoint's own elsewhere; `base_attention` is the
+        attention the probe stands beside (SDPA where the model has it).
+        """
+        backbone = load_backbone(
+            name, device, dtype, revision, base_attention, trust_remote_code, from_pretrained
+        )
+        processor = load_processor(name, revision=revision, trust_remote_code=trust_remote_code)
+        return cls(
+            backbone,
+            processor,
+            name=name,
+            revision=revision or getattr(backbone.hf.config, "_commit_hash", None),
+            batch_tokens=batch_tokens,
+            self_check=self_check,
+        )
+
+    @classmethod
+    def wrap(
+        cls, hf_model: Any, processor: Any, *, name: str | None = None, **options: Any
+    ) -> Model:
+        """A model and a processor that are loaded already; `options` as of the constructor."""
+        known = name or hf_model.config.name_or_path or type(hf_model).__name__
+        return cls(Backbone(hf_model), processor, name=known, **options)
+
+    def settings(self, settings: EvidenceSettings | None = None) -> EvidenceSettings:
+        """The settings with this model's name, revision and number format filled in."""
+        return (settings or EvidenceSettings()).with_changes(
+            model=self.name, revision=self.revision, dtype=self.backbone.dtype_name
+        )
+
+    def evidence(
+        self,
+        instances: Sequence[Instance],
+        orders: Sequence[Sequence[int]],
+        settings: EvidenceSettings | None = None,
+        *,
+        heads: bool = False,
+        maps: bool = False,
+    ) -> list[Evidence]:
+        """Evidence of instance i shown in `orders[i]`, one forward pass for each."""
+        batches = self.evidence_iter(instances, orders, settings, heads=heads, maps=maps)
+        return [piece for batch in batches for piece in batch]
+
+    def evidence_iter(
+        self,
+        instances: Sequence[Instance],
+        orders: Sequence[Sequence[int]],
+        settings: EvidenceSettings | None = None,
+        *,
+        heads: bool = False,
+        maps: bool = False,
+        skip: Skip | None = None,
+    ) -> Iterator[list[Evidence]]:
+        """The same, one list for each batch as it is computed, in the order asked."""
+        settings = self.settings(settings)
+        self._check_once(settings)
+        if settings.sofa_sigma is not None:
+            raise InputError("settings, field 'sofa_sigma': this version has no SoFA evidence")
+        for batch in self._batches(instances, orders, settings, skip):
+            yield self._halving(
+                batch, lambda part: self._evidence(part, settings, heads=heads, maps=maps)
+            )
+
+    def generate(
+        self,
+        instances: Sequence[Instance],
+        orders: Sequence[Sequence[int]],
+        settings: EvidenceSettings | None = None,
+        *,
+        max_new_tokens: int = 16,
+        **options: Any,
+    ) -> list[Generated]:
+        """Generated answers, greedy unless `options` (of transformers' `generate`) say else."""
+        settings = self.settings(settings)
+        options = {"do_sample": False, **options}
+        found: list[Generated] = []
+
+        def answers(batch: list[Prompt]) -> list[Generated]:
+            inputs, _ = self.encoder.collate(batch)
+            features = self._features(batch)
+            rows = self.backbone.generate(inputs, features, max_new_tokens, options)
+            texts = self.encoder.decode(rows)
+            return [
+                Generated(p.instance.id, p.order, text)
+                for p, text in zip(batch, texts, strict=True)
+            ]
+
+        for batch in self._batches(instances, orders, settings, None):
+            found += self._halving(batch, answers)
+        return found
+
+    # -- from instances to batches of prompts ---------------------------------------------------
+
+    def _batches(
+        self,
+        instances: Sequence[Instance],
+        orders: Sequence[Sequence[int]],
+        settings: EvidenceSettings,
+        skip: Skip | None,
+    ) -> Iterator[list[Prompt]]:
+        """Batches within the token budget; the next is prepared while one is computed."""
+        if len(instances) != len(orders):
+            raise InputError(f"{len(instances)} instances need as many orders, not {len(orders)}")
+        return _ahead(self._budgeted(self._prompts(instances, orders, settings, skip)))
+
+    def _prompts(
+        self,
+        instances: Sequence[Instance],
+        orders: Sequence[Sequence[int]],
+        settings: EvidenceSettings,
+        skip: Skip | None,
+    ) -> Iterator[Prompt]:
+        known: dict[str, list[Picture]] = {}
+        for instance, order in zip(instances, orders, strict=True):
+            try:
+                n = len(instance.images)
+                shown = check_order(order, n)
+                identifiers_for(settings.identifiers, n)
+                if instance.id not in known:  # the orders of one instance stand together
+                    known = {instance.id: pictures(instance)}
+                own = known[instance.id]
+                prompt = self.encoder.prompt(
+                    instance,
+                    shown,
+                    settings,
+                    [picture.hash for picture in own],
+                    [partial(picture.decode, settings.image_size) for picture in own],
+                )
+                self.backbone.check_length(len(prompt.tokens), instance.id)
+            except InputError as error:
+                if skip is None:
+                    raise
+                skip(instance, error)
+                continue
+            yield prompt
+
+    def _budgeted(self, prompts: Iterator[Prompt]) -> Iterator[list[Prompt]]:
+        batch: list[Prompt] = []
+        longest = 0
+        for prompt in prompts:
+            longer = max(longest, len(prompt.tokens))
+            mixed = batch and len(batch[0].order) != len(prompt.order)
+            if batch and (mixed or longer * (len(batch) + 1) > self.batch_tokens):
+                yield batch
+                batch, longer = [], len(prompt.tokens)
+            batch.append(prompt)
+            longest = longer
+        if batch:
+            yield batch
+
+    def _halving(self, batch: list[Prompt], work: Callable[[list[Prompt]], list[T]]) -> list[T]:
+        """`work` on the batch, or on its halves where the device's memory does not suffice."""
+        try:
+            return work(batch)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            if len(batch) == 1:
+                raise InputError(
+                    f"instance {batch[0].instance.id!r}: one prompt of {len(batch[0].tokens)} "
+                    "tokens does not fit into the device's memory; take smaller or fewer images"
+                ) from None
+        if self.backbone.device.type == "cuda":
+            torch.cuda.empty_cache()
+        tokens = max(len(prompt.tokens) for prompt in batch)
+        self.batch_tokens = max(1, len(batch) // 2) * tokens
+        warnings.warn(
+            f"out of memory with {len(batch)} prompts at once: from here on {len(batch) // 2}",
+            EvidenceWarning,
+            stacklevel=2,
+        )
+        middle = len(batch) // 2
+        return self._halving(batch[:middle], work) + self._halving(batch[middle:], work)
+
+    # -- from a batch of prompts to evidence ----------------------------------------------------
+
+    def _evidence(
+        self, batch: list[Prompt], settings: EvidenceSettings, *, heads: bool, maps: bool
+    ) -> list[Evidence]:
+        inputs, regions = self.encoder.collate(batch)
+        trie = self._trie(batch[0], settings)
+        reading = self.backbone.read(
+            inputs, self._features(batch), regions, len(batch[0].order), trie, heads, maps
+        )
+        return [
+            self._piece(prompt, index, reading, regions[index], settings)
+            for index, prompt in enumerate(batch)
+        ]
+
+    def _piece(
+        self,
+        prompt: Prompt,
+        index: int,
+        reading: Reading,
+        regions: Tensor,
+        settings: EvidenceSettings,
+    ) -> Evidence:
+        log_probs = reading.log_probs[index]
+        if bool(torch.isnan(log_probs).any()) or bool(torch.isnan(reading.attention[index]).any()):
+            raise InputError(
+                f"instance {prompt.instance.id!r}: the model's numbers are not finite (NaN) in "
+                f"{settings.dtype}; try another --dtype"
+            )
+        n = len(prompt.order)
+        members = [torch.nonzero(regions == position)[:, 0] for position in range(n)]
+        tokens = reading.tokens
+        return Evidence(
+            instance_id=prompt.instance.id,
+            order=prompt.order,
+            log_probs=log_probs.numpy(),
+            attention=reading.attention[index].numpy(),
+            layers=self.backbone.layers,
+            image_tokens=torch.tensor([len(m) for m in members]).numpy(),
+            settings=settings.hash,
+            instance=instance_hash(prompt.instance, in_original_order(prompt)),
+            target=prompt.instance.answer,
+            heads=None if reading.heads is None else reading.heads[index].numpy(),
+            maps=None
+            if tokens is None
+            else tuple(tokens[index][:, member].numpy() for member in members),
+        )
+
+    def _features(self, batch: Sequence[Prompt]) -> list[Any] | None:
+        """Vision features of the batch's images in the prompts' order; None where not ours."""
+        if not self.encoder.copies:
+            return None
+        found: dict[str, Any] = {}
+        missing: dict[str, Any] = {}
+        wanted = [pair for p in batch for pair in zip(p.keys, p.pieces, strict=True)]
+        for key, piece in wanted:
+            kept = self.vision.get(key)
+            if kept is None:
+                missing[key] = piece.tensors
+            else:
+                found[key] = kept
+        if missing:
+            encoded = self.backbone.encode(list(missing.values()))
+            for key, features in zip(missing, encoded, strict=True):
+                found[key] = features
+                self.vision.put(key, features)
+            self.vision.encoded += len(missing)
+        return [found[key] for key, _ in wanted]
+
+    def _trie(self, prompt: Prompt, settings: EvidenceSettings) -> Trie:
+        names = identifiers_for(settings.identifiers, len(prompt.order))
+        tail = self.encoder.tail(prompt.text)
+        key = (names, tail[-64:], settings.hash)
+        if key not in self._tries:
+            lead, after = self.encoder.answer_lead(prompt.instance, settings)
+            tokens = [self.encoder.answer_tokens(tail, lead + name) for name in names]
+            ends = {*self.backbone.ends(self.encoder.tokenizer), *after}
+            self._tries[key] = build_trie(names, tokens, sorted(ends))
+        return self._tries[key]
+
+    def _check_once(self, settings: EvidenceSettings) -> None:
+        if self._check_due:
+            self._check_due = False
+            check_backbone(self, settings)
+
+
+def pictures(instance: Instance) -> list[Picture]:
+    """The images of an instance, read and not yet decoded."""
+    return [
+        read(source, name=f"image {index} of instance {instance.id!r}")
+        for index, source in enumerate(instance.images)
+    ]
+
+
+def in_original_order(prompt: Prompt) -> list[str]:
+    """The content hashes of a prompt's images, as the instance lists them."""
+    hashes = [""] * len(prompt.order)
+    for position, index in enumerate(prompt.order):
+        hashes[index] = prompt.images[position]
+    return hashes
+
+
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, the next one already in the making."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
