@@ -16,6 +16,7 @@ _HOME = {
     "InputError": "errors",
     "Instance": "instance",
     "Model": "model",
+    "Selector": "selector",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lookright.evidence import EvidenceArray as EvidenceArray
     from lookright.instance import Instance as Instance
     from lookright.model import Model as Model
+    from lookright.selector import Selector as Selector
     from lookright.settings import EvidenceSettings as EvidenceSettings
 
 

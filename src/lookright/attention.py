@@ -29,7 +29,8 @@ AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
 #: Rows of the query taken at once where a model needs eager attention (softcaps, sinks).
 EAGER_ROWS = 128
 
-_LOCK = RLock()
+#: What is put in a model's place for one pass is the whole process's: one pass at a time.
+ONE_PASS = RLock()
 
 
 @dataclass
@@ -55,6 +56,8 @@ class Probe:
 
     def keep(self, layer: int, weights: Tensor) -> None:
         """Reduce one layer's last row; `weights` is [batch, heads, tokens] in float32."""
+        if layer in self.rows:
+            raise InputError(f"layer {layer} delivered two attention rows: which of them counts?")
         member = self.membership(weights.device)
         mean = weights.mean(1)  # [batch, tokens]
         if self.keep_heads:
@@ -70,18 +73,27 @@ def last_row(
     mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
 ) -> Tensor:
     """softmax(q_last K^T * scaling + mask row) in float32, with grouped heads.
 
     query [batch, heads, tokens, dim], key [batch, kv heads, tokens, dim]; mask as SDPA takes it
     (boolean or additive, [batch, 1 or heads, tokens, tokens]), as flash attention takes it
-    ([batch, tokens], padding), or None for plain causal. Returns [batch, heads, tokens].
+    ([batch, tokens], padding), or None for plain causal. The names are those of transformers'
+    attention functions: a softcap bends the scores, a position bias [batch, heads, tokens, tokens]
+    is added to them, sinks (s_aux, [heads]) take their share. Returns [batch, heads, tokens].
     """
     batch, heads, _, dim = query.shape
     groups, length = key.shape[1], key.shape[2]
     row = query[:, :, -1].reshape(batch, groups, heads // groups, dim).float()
     scores = torch.matmul(row, key.float().transpose(-1, -2)).view(batch, heads, length)
     scores *= dim**-0.5 if scaling is None else scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if position_bias is not None:
+        scores = scores + position_bias[:, :, -1, :length].float()
     if mask is not None:
         last = mask[:, None] if mask.dim() == 2 else mask[:, :, -1]
         last = last[..., :length]
@@ -91,7 +103,14 @@ def last_row(
             scores = scores + last.float()
     if sliding_window is not None and (mask is None or mask.dim() == 2):
         scores[..., : max(0, length - sliding_window)] = -torch.inf
+    if s_aux is not None:
+        sinks = s_aux.float().view(1, heads, 1).expand(batch, heads, 1)
+        return torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
     return scores.softmax(-1)
+
+
+#: What bends an attention row beside the mask, by the names of transformers' attention functions.
+_BENDS = ("scaling", "sliding_window", "softcap", "position_bias", "s_aux")
 
 
 @contextmanager
@@ -117,18 +136,17 @@ def probing(decoder: nn.Module, base: str, probe: Probe) -> Iterator[Probe]:
         else:
             output, _ = own(module)(module, query, key, value, attention_mask, **options)
             weights = last_row(
-                query, key, attention_mask, options.get("scaling"), options.get("sliding_window")
+                query, key, attention_mask, **{name: options.get(name) for name in _BENDS}
             )
         probe.keep(layer, weights)
         return output, None
-
-    previous: AttentionFunction | None = ALL_ATTENTION_FUNCTIONS.get(base)
 
     def own(module: nn.Module) -> AttentionFunction:
         """The function this module would have called."""
         return previous if previous is not None else _eager_function(module)
 
-    with _LOCK:
+    with ONE_PASS:
+        previous: AttentionFunction | None = ALL_ATTENTION_FUNCTIONS.get(base)
         ALL_ATTENTION_FUNCTIONS[base] = watching
         try:
             yield probe
@@ -183,14 +201,23 @@ def _eager_by_rows(
 ) -> tuple[Tensor, Tensor]:
     """Eager attention over blocks of query rows: equal to the whole, without its T x T map.
 
-    Also returns the last row's weights [batch, heads, tokens].
+    Also returns the last row's weights [batch, heads, tokens], which it computes in float32.
     """
-    outputs = []
-    weights: Tensor | None = None
-    for start in range(0, query.shape[2], EAGER_ROWS):
-        rows = slice(start, start + EAGER_ROWS)
-        part = mask[:, :, rows] if mask is not None else None
-        output, weights = eager(module, query[:, :, rows], key, value, part, **options)
-        outputs.append(output)
-    assert weights is not None
-    return torch.cat(outputs, 1), weights[:, :, -1].float()
+    length = query.shape[2]
+
+    def some(rows: slice, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        by_row = {
+            name: value[:, :, rows]
+            for name, value in options.items()
+            if isinstance(value, Tensor) and value.dim() == 4 and value.shape[2] == length
+        }
+        part = None if mask is None else mask[:, :, rows]
+        output, weights = eager(module, *tensors, part, **(options | by_row))
+        assert weights is not None
+        return output, weights
+
+    blocks = [slice(start, start + EAGER_ROWS) for start in range(0, length, EAGER_ROWS)]
+    output = torch.cat([some(rows, query[:, :, rows], key, value)[0] for rows in blocks], 1)
+    last = slice(length - 1, length)
+    _, weights = some(last, query[:, :, last].float(), key.float(), value.float())
+    return output, weights[:, :, -1]

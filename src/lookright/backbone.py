@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import DynamicCache
 
-from lookright.attention import Probe, attention_layers, collected, probing
+from lookright.attention import ONE_PASS, Probe, attention_layers, collected, probing
 from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tokens
 from lookright.errors import InputError
 from lookright.families import REFUSED
@@ -50,6 +51,8 @@ class Backbone:
             hf,
         )
         self.layers = attention_layers(self.decoder)
+        if not self.layers:
+            raise InputError(f"{self.family} models give no evidence: no attention layer was found")
         self.image_token = _image_token(hf.config)
         self._parameters = inspect.signature(hf.forward).parameters
         self._three_axes = any(
@@ -107,7 +110,8 @@ class Backbone:
         moved = [
             {k: v.to(self.device) for k, v in image.items() if k in accepted} for image in images
         ]
-        return encode(self.base, moved)
+        with ONE_PASS:
+            return encode(self.base, moved)
 
     @torch.inference_mode()
     def read(
@@ -122,9 +126,13 @@ class Backbone:
     ) -> Reading:
         """One pass over the prompts, and where candidates share a first token one more step."""
         probe = Probe(regions.to(self.device), images, keep_heads=heads, keep_tokens=tokens)
-        with self._with_images(features), probing(self.decoder, self.attention, probe):
+        cache = DynamicCache(config=self.text_config) if trie.later else None
+        with ONE_PASS, self._with_images(features), probing(self.decoder, self.attention, probe):
             hidden, output, last = self._forward(
-                self._prepared(inputs), use_cache=bool(trie.later), logits_to_keep=1
+                self._prepared(inputs),
+                use_cache=cache is not None,
+                past_key_values=cache,
+                logits_to_keep=1,
             )
         per_node: list[Tensor] = [torch.empty(0)] * len(trie.nodes)
         for index, node in enumerate(trie.nodes):
@@ -132,7 +140,7 @@ class Backbone:
                 logits = self.logits(hidden[:, -1], output, node_tokens(trie, node))
                 per_node[index] = node_log_probs(trie, node, logits)
         if trie.later:
-            steps = self._later_nodes(inputs, output.past_key_values, last, trie)
+            steps = self._later_nodes(inputs, cache, last, trie)
             for index, logits in zip(trie.later, steps, strict=True):
                 per_node[index] = node_log_probs(trie, trie.nodes[index], logits)
         return Reading(
@@ -152,7 +160,7 @@ class Backbone:
     ) -> Tensor:
         """Generated tokens [batch, at most max_new_tokens], without the prompt's."""
         moved = {k: v.to(self.device) for k, v in inputs.items()}
-        with self._with_images(features):
+        with ONE_PASS, self._with_images(features):
             rows = self.hf.generate(**moved, max_new_tokens=max_new_tokens, **options)
         return torch.as_tensor(rows)[:, moved["input_ids"].shape[1] :].cpu()
 
@@ -202,7 +210,8 @@ class Backbone:
         ).repeat(batch, 1)  # [batch * nodes, depth]; what follows a prefix is never looked at
         mask = inputs["attention_mask"].to(self.device).repeat_interleave(count, 0)
         mask = torch.cat([mask, mask.new_ones(batch * count, depth)], 1)
-        cache.batch_repeat_interleave(count)
+        rows = torch.arange(batch, device=self.device).repeat_interleave(count)
+        cache.reorder_cache(rows)  # which caches of linear attention know, too
         step: dict[str, Any] = {
             "input_ids": tokens,
             "attention_mask": mask,
@@ -211,7 +220,8 @@ class Backbone:
         if last is not None and self.takes("position_ids"):
             last = last.expand(*last.shape[:-2], batch, 1).repeat_interleave(count, -2)
             step["position_ids"] = last + 1 + torch.arange(depth, device=last.device)
-        hidden, output, _ = self._forward(step, use_cache=True)
+        with ONE_PASS:
+            hidden, output, _ = self._forward(step, use_cache=True)
         logits = []
         for index, node in enumerate(nodes):
             own = slice(index, None, count)

@@ -8,23 +8,24 @@ it does not, the processor is given every prompt whole.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from PIL import Image
 from torch import Tensor
 
 from lookright.errors import InputError
 from lookright.instance import Instance, Order
+from lookright.recent import Recent
 from lookright.settings import EvidenceSettings
 from lookright.spans import counts_by_runs, visual_regions, with_delimiters
 
-#: Processed images kept for the orders to come.
-PIECES_KEPT = 512
+#: How much memory processed images may take that are kept for the orders to come.
+PIECES_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,10 @@ class Piece:
 
     replacement: str  # what stands in the prompt's text in its place
     tensors: dict[str, Tensor]  # what the vision tower takes
+
+    @property
+    def bytes(self) -> int:
+        return sum(value.numel() * value.element_size() for value in self.tensors.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +69,17 @@ class Encoder:
         self.special = set(self.tokenizer.all_special_ids) | set(
             self.tokenizer.get_added_vocab().values()
         )
+        self._control = {
+            number
+            for number, token in getattr(self.tokenizer, "added_tokens_decoder", {}).items()
+            if token.special and number != self.tokenizer.unk_token_id
+        }
         self.pad = next(
             t
             for t in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0)
             if t is not None
         )
-        self._pieces: OrderedDict[str, Piece] = OrderedDict()
+        self._pieces: Recent[Piece] = Recent(PIECES_BYTES)
         self.placeholder, self.copies = self._way_of_working()
 
     def prompt(
@@ -81,6 +91,7 @@ class Encoder:
         loads: Sequence[Callable[[], Image.Image]],
     ) -> Prompt:
         """Tokens of one (instance, order); `hashes[i]` and `loads[i]` are of image i."""
+        self._check_words(instance)
         text = self.render(instance, settings)
         images = tuple(hashes[index] for index in order)
         keys = tuple(f"{h}/{settings.image_size}/{settings.processor_options}" for h in images)
@@ -104,6 +115,16 @@ class Encoder:
         if settings.image_tokens == "delimited":
             regions = with_delimiters(regions, tokens, self.special)
         return Prompt(instance, order, text, tokens, regions, images, keys, pieces, whole)
+
+    def _check_words(self, instance: Instance) -> None:
+        """Refuse words that are control tokens: they would end the turn or stand for an image."""
+        words = instance.caption if instance.question is None else instance.question
+        if found := self._control.intersection(self._ids(words or "")):
+            token = self.tokenizer.convert_ids_to_tokens(min(found))
+            raise InputError(
+                f"instance {instance.id!r}: its words contain {token!r}, a control token of this "
+                "model; write it in another way"
+            )
 
     def render(self, instance: Instance, settings: EvidenceSettings) -> str:
         return self._chat(settings.conversation(instance))
@@ -178,7 +199,7 @@ class Encoder:
             text = self.processor.apply_chat_template(
                 turns, add_generation_prompt=add_generation_prompt, tokenize=False
             )
-        except ValueError as error:
+        except (ValueError, TemplateError) as error:
             raise InputError(
                 f"{type(self.processor).__name__} has no usable chat template: {error}"
             ) from None
@@ -208,13 +229,10 @@ class Encoder:
     def _piece(
         self, key: str, load: Callable[[], Image.Image], options: Mapping[str, Any]
     ) -> Piece:
-        if key in self._pieces:
-            self._pieces.move_to_end(key)
-            return self._pieces[key]
-        piece = self._made_alone(load(), options, self.copies)
-        self._pieces[key] = piece
-        if len(self._pieces) > PIECES_KEPT:
-            self._pieces.popitem(last=False)
+        piece = self._pieces.get(key)
+        if piece is None:
+            piece = self._made_alone(load(), options, self.copies)
+            self._pieces.put(key, piece)
         return piece
 
     def _made_alone(self, picture: Image.Image, options: Mapping[str, Any], copies: int) -> Piece:
@@ -273,7 +291,10 @@ class Encoder:
         if any(not torch.equal(whole[name], visual) for name in self._token_keys):
             return "", 0
         for copies in (1, 2):
-            pieces = [self._made_alone(picture, {}, copies) for picture in pictures]
+            try:
+                pieces = [self._made_alone(picture, {}, copies) for picture in pictures]
+            except ValueError:  # a processor that takes no placeholder without its surroundings
+                break
             if self._tokens(text, pieces) == whole["input_ids"][0].tolist():
                 return self.placeholder, copies
         return "", 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookright.errors import InputError
-from lookright.instance import Instance, Order, check_order, shift_of
+from lookright.instance import Instance, Order, check_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,6 +72,11 @@ class EvidenceArray:
     settings: str = ""
 
     def __post_init__(self) -> None:
+        if self.log_probs.ndim != 3:
+            raise InputError(
+                f"evidence: log_probs has the shape {self.log_probs.shape}, not "
+                "[orders, instances, candidates]"
+            )
         p, m, n = self.log_probs.shape
         wanted = {
             "attention": (p, m, len(self.layers), n),
@@ -103,9 +108,10 @@ class EvidenceArray:
         instances: slice | Sequence[int] | Ints = slice(None),
     ) -> EvidenceArray:
         """Some of the orders (rows) of some of the instances."""
+        rows, chosen = _index(orders), _index(instances)
 
         def columns(values: Any) -> Any:
-            return values[orders][:, instances]
+            return values[rows][:, chosen]
 
         tokens = self.image_tokens
         return replace(
@@ -113,8 +119,8 @@ class EvidenceArray:
             log_probs=columns(self.log_probs),
             attention=columns(self.attention),
             orders=columns(self.orders),
-            targets=self.targets[instances],
-            instance_ids=tuple(np.array(self.instance_ids, dtype=object)[instances]),
+            targets=self.targets[chosen],
+            instance_ids=tuple(np.array(self.instance_ids, dtype=object)[chosen]),
             image_tokens=None if tokens is None else columns(tokens),
         )
 
@@ -132,6 +138,10 @@ class EvidenceArray:
             by_instance[piece.instance_id][piece.order] = piece
         if not by_instance:
             raise InputError("there is no evidence here")
+        if orders is not None and len(orders) != len(by_instance):
+            raise InputError(
+                f"orders of {len(orders)} instances for {len(by_instance)} with evidence"
+            )
         rows: list[list[Evidence]] = []
         for m, (name, found) in enumerate(by_instance.items()):
             wanted = list(found) if orders is None else [tuple(o) for o in orders[m]]
@@ -172,13 +182,15 @@ class EvidenceArray:
                     f"evidence, field '{name}': {values[tuple(where)]} at order {where[0]} of "
                     f"instance {self.instance_ids[where[1]]!r}"
                 )
-        total = np.exp(self.log_probs.astype(np.float64)).sum(-1)  # [P, M]
+        with np.errstate(over="ignore"):
+            total = np.exp(self.log_probs.astype(np.float64)).sum(-1)  # [P, M]
         off = np.abs(total - 1.0)
         if (off > NORMALISED_TO).any():
             row, column = np.unravel_index(int(off.argmax()), off.shape)
             raise InputError(
                 f"evidence, field 'log_probs': order {row} of instance "
-                f"{self.instance_ids[column]!r}: the probabilities sum to {total[row, column]:.4g}, not 1"
+                f"{self.instance_ids[column]!r}: the probabilities sum to "
+                f"{total[row, column]:.4g}, not 1"
             )
         if (np.sort(self.orders, axis=-1) != np.arange(n)).any():
             raise InputError(f"evidence, field 'orders': not every row is an order of {n} images")
@@ -194,10 +206,10 @@ class EvidenceArray:
         """The N cyclic shifts alone, row s being shift s for every instance."""
         _, m, n = self.log_probs.shape
         found = np.full((n, m), -1)
-        for row, column in np.argwhere(np.ones(self.orders.shape[:2], dtype=bool)):
-            shift = shift_of(self.orders[row, column])
-            if shift is not None:
-                found[shift, column] = row
+        shifts = self.orders[:, :, 0]  # [P, M]
+        is_shift = (self.orders == (shifts[:, :, None] + np.arange(n)) % n).all(-1)
+        rows, which = np.nonzero(is_shift)
+        found[shifts[rows, which], which] = rows
         if (found < 0).any():
             shift, column = np.argwhere(found < 0)[0]
             raise InputError(
@@ -213,6 +225,13 @@ class EvidenceArray:
             orders=self.orders[found, columns],
             image_tokens=None if tokens is None else tokens[found, columns],
         )
+
+
+def _index(chosen: slice | Sequence[int] | Ints) -> Any:
+    """What NumPy indexes one axis with: a tuple would be read as one index an axis."""
+    if isinstance(chosen, slice):
+        return chosen
+    return np.array(chosen) if len(chosen) else np.array([], dtype=int)
 
 
 def _check_alike(row: Sequence[Evidence], first: Evidence, orders: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from lookright.errors import InputError
+from lookright.errors import InputError, shown
 
 _ROMAN = ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 _WORDS = tuple(
@@ -24,6 +24,9 @@ def _roman(value: int) -> str:
         text += letters * count
     return text
 
+
+#: An article or a pronoun before a word; "A is" and "I is" are no English.
+_WORD = re.compile(r"[AaI]\s+(?!is\b)[a-z]")
 
 #: name -> (the identifier of position k, counted from 0; what the prompts call it).
 _SETS: dict[str, tuple[Callable[[int], str], str]] = {
@@ -44,17 +47,21 @@ def identifiers_for(choice: str | Sequence[str], n: int) -> tuple[str, ...]:
     if isinstance(choice, str):
         if choice not in _SETS:
             raise InputError(
-                f"unknown identifiers {choice!r}: use one of {', '.join(_SETS)}, or a list"
+                f"unknown identifiers {shown(repr(choice))}: use one of {', '.join(_SETS)}, "
+                "or a list"
             )
         if n > 26:
             raise InputError(f"identifiers '{choice}': {n} images, but there are names for 26")
         return tuple(_SETS[choice][0](k) for k in range(n))
+    if not isinstance(choice, Sequence):
+        given = shown(repr(choice))
+        raise InputError(f"identifiers must be the name of a set or a list, not {given}")
     named = tuple(choice)
     for name in named:
         if not isinstance(name, str) or not name or name != name.strip():
-            raise InputError(f"identifier {name!r}: must be text without outer spaces")
+            raise InputError(f"identifier {shown(repr(name))}: must be text without outer spaces")
     if len(set(named)) < len(named):
-        raise InputError(f"identifiers {list(named)}: one stands there twice")
+        raise InputError(f"identifiers {shown(repr(list(named)))}: one stands there twice")
     if len(named) < n:
         raise InputError(f"{n} images need {n} identifiers, and the list names {len(named)}")
     return named[:n]
@@ -69,15 +76,15 @@ def parse_answer(text: str, identifiers: Sequence[str]) -> int | None:
     """The position a generated answer names: the last identifier standing alone in `text`.
 
     Longer identifiers win where several match at one place ("10" is never read as "1"). Letter
-    case counts where it tells identifiers apart. None where no identifier stands there.
+    case counts where it tells identifiers apart. "a" and "I" are passed over where they read as
+    words of English and another identifier stands there. None where no identifier does.
     """
     flags = 0 if len({name.lower() for name in identifiers}) < len(identifiers) else re.IGNORECASE
     if any(len(name) == 1 and name.isalpha() for name in identifiers):
         flags = 0  # "a" and "I" are words of their own
-    by_length = sorted(identifiers, key=len, reverse=True)
-    pattern = "|".join(re.escape(name) for name in by_length)
-    found = re.findall(rf"(?<![\w.-])(?:{pattern})(?![\w-])(?!\.\d)", text, flags)
-    if not found:
-        return None
-    names = [name if flags == 0 else name.lower() for name in identifiers]
-    return names.index(found[-1] if flags == 0 else found[-1].lower())
+    by_length = sorted(range(len(identifiers)), key=lambda k: len(identifiers[k]), reverse=True)
+    pattern = "|".join(f"({re.escape(identifiers[k])})" for k in by_length)
+    found = list(re.finditer(rf"(?<![\w.-])(?:{pattern})(?![\w-])(?!\.\d)", text, flags))
+    sure = [match for match in found if not _WORD.match(text, match.start())]
+    chosen = sure or found
+    return by_length[(chosen[-1].lastindex or 0) - 1] if chosen else None

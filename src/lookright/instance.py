@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import permutations
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lookright.errors import InputError
+from lookright.errors import InputError, shown
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 #: What an image may be given as: a path, encoded bytes or a data URL, a PIL image, or an array
 #: [height, width] or [height, width, 1|3|4].
 ImageSource: TypeAlias = "str | PathLike[str] | bytes | Image | np.ndarray[Any, Any]"
+
+#: An id longer than this is no name.
+MAX_ID = 500
 
 #: A permutation shown to the model: position k shows image ``order[k]``.
 Order = tuple[int, ...]
@@ -41,11 +46,17 @@ class Instance:
     category: str | None = None
 
     def __post_init__(self) -> None:
+        name_shown = shown(repr(self.id))
+
         def refuse(field: str, reason: str) -> None:
-            raise InputError(f"instance {self.id!r}, field '{field}': {reason}")
+            raise InputError(f"instance {name_shown}, field '{field}': {reason}")
 
         if not isinstance(self.id, str) or not self.id:
-            raise InputError(f"an instance's id must be a non-empty string, not {self.id!r}")
+            raise InputError(f"an instance's id must be a non-empty string, not {name_shown}")
+        if len(self.id) > MAX_ID:
+            refuse("id", f"has more than {MAX_ID} characters")
+        if not _is_text(self.id):
+            refuse("id", "holds half a character (a lone surrogate)")
         if isinstance(self.images, (str, bytes)) or not isinstance(self.images, Sequence):
             refuse("images", "must be a list of images")
         object.__setattr__(self, "images", tuple(self.images))
@@ -53,30 +64,45 @@ class Instance:
             refuse("images", f"holds {len(self.images)}; choosing needs at least two images")
         for name in ("caption", "question", "category"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
+            if value is None:
+                continue
+            if not isinstance(value, str):
                 refuse(name, f"must be text, not {type(value).__name__}")
+            if not _is_text(value):
+                refuse(name, "holds half a character (a lone surrogate)")
         if (self.caption is None) == (self.question is None):
             refuse("caption", "give exactly one of 'caption' and 'question'")
         if not (self.caption or self.question or "").strip():
             refuse("caption" if self.question is None else "question", "is empty")
         if self.answer is None:
             return
-        if isinstance(self.answer, bool) or not isinstance(self.answer, int):
-            refuse("answer", f"must be the target's index (an integer), not {self.answer!r}")
+        if isinstance(self.answer, bool) or not isinstance(self.answer, Integral):
+            given = shown(repr(self.answer))
+            refuse("answer", f"must be the target's index (an integer), not {given}")
+        object.__setattr__(self, "answer", int(self.answer))
         if not 0 <= self.answer < len(self.images):
             refuse(
                 "answer",
-                f"is {self.answer}, but the {len(self.images)} images have the indices "
+                f"is {shown(str(self.answer))}, but the {len(self.images)} images have the indices "
                 f"0 to {len(self.images) - 1}",
             )
+
+
+def _is_text(value: str) -> bool:
+    """Whether `value` can be written as UTF-8, and so hashed and tokenised."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_order(order: Sequence[Any], n: int) -> Order:
     """`order` as a tuple of int, or a sentence saying why it is no permutation of n images."""
     try:
-        checked = tuple(int(index) for index in order)
-    except (TypeError, ValueError):
-        raise InputError(f"an order must be a list of integers, not {order!r}") from None
+        checked = tuple(operator.index(image) for image in order)
+    except TypeError:
+        raise InputError(f"an order must be a list of integers, not {shown(repr(order))}") from None
     if sorted(checked) != list(range(n)):
         raise InputError(f"{list(checked)} is not an order of {n} images (each of 0..{n - 1} once)")
     return checked
@@ -114,7 +140,7 @@ def random_orders(n: int, count: int, seed: int, key: str = "") -> list[Order]:
     total = math.factorial(n)
     drawn: dict[int, Order] = {}
     for number in _uniform_numbers(total, f"{seed}/{key}"):
-        if len(drawn) == min(count, total):
+        if len(drawn) >= min(count, total):
             return list(drawn.values())
         drawn.setdefault(number, _permutation(number, n))
     raise AssertionError("unreachable: the numbers never end")
@@ -128,8 +154,11 @@ def orders_for(instances: Sequence[Instance], spec: str, seed: int = 0) -> list[
     """
     name, _, argument = spec.partition(":")
     if name in {"random", "shared"}:
-        if not argument.isascii() or not argument.isdigit() or int(argument) < 1:
-            raise InputError(f"orders {spec!r}: say how many, as in '{name}:5'")
+        known = argument.isascii() and argument.isdigit() and len(argument) <= 6
+        if not known or int(argument) < 1:
+            raise InputError(
+                f"orders {shown(repr(spec))}: say how many (up to 999999), as in '{name}:5'"
+            )
         count = int(argument)
         if name == "random":
             return [random_orders(len(i.images), count, seed, i.id) for i in instances]
@@ -137,7 +166,7 @@ def orders_for(instances: Sequence[Instance], spec: str, seed: int = 0) -> list[
     makers = {"cyclic": cyclic_orders, "identity": lambda n: [identity(n)], "all": _all_orders}
     if argument or name not in makers:
         raise InputError(
-            f"unknown orders {spec!r}: use cyclic, identity, all, random:T or shared:T"
+            f"unknown orders {shown(repr(spec))}: use cyclic, identity, all, random:T or shared:T"
         )
     return [makers[name](len(i.images)) for i in instances]
 
@@ -153,16 +182,16 @@ def _all_orders(n: int) -> list[Order]:
         raise InputError(
             f"orders 'all': {n} images have {math.factorial(n):,} orders; use random:T"
         )
-    return list(permutations(range(n)))
+    return list(itertools.permutations(range(n)))
 
 
 def _uniform_numbers(below: int, key: str) -> Iterator[int]:
     """An endless stream of numbers in [0, below), uniform to 2**-128 or better."""
-    count = 0
-    while True:
-        digest = sha256(f"{key}/{count}".encode()).digest()
+    blocks = (below.bit_length() + 128 + 255) // 256
+    for count in itertools.count():
+        keys = [f"{key}/{count}", *(f"{key}/{count}/{block}" for block in range(1, blocks))]
+        digest = b"".join(sha256(name.encode()).digest() for name in keys)
         yield int.from_bytes(digest, "big") % below
-        count += 1
 
 
 def _permutation(number: int, n: int) -> Order:

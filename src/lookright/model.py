@@ -17,6 +17,7 @@ from lookright.candidates import Trie, build_trie
 from lookright.encoding import Encoder, Prompt
 from lookright.errors import EvidenceWarning, InputError
 from lookright.evidence import Evidence, instance_hash
+from lookright.families import ALONE
 from lookright.identifiers import identifiers_for
 from lookright.images import Picture, read
 from lookright.instance import Instance, Order, check_order
@@ -193,15 +194,16 @@ class Model:
         settings: EvidenceSettings,
         skip: Skip | None,
     ) -> Iterator[Prompt]:
-        known: dict[str, list[Picture]] = {}
+        last: Instance | None = None
+        own: list[Picture] = []
         for instance, order in zip(instances, orders, strict=True):
             try:
                 n = len(instance.images)
                 shown = check_order(order, n)
                 identifiers_for(settings.identifiers, n)
-                if instance.id not in known:  # the orders of one instance stand together
-                    known = {instance.id: pictures(instance)}
-                own = known[instance.id]
+                if instance is not last:  # the orders of one instance stand together
+                    own = pictures(instance)
+                    last = instance
                 prompt = self.encoder.prompt(
                     instance,
                     shown,
@@ -222,8 +224,11 @@ class Model:
         longest = 0
         for prompt in prompts:
             longer = max(longest, len(prompt.tokens))
-            mixed = batch and len(batch[0].order) != len(prompt.order)
-            if batch and (mixed or longer * (len(batch) + 1) > self.batch_tokens):
+            if batch and (
+                self.backbone.family in ALONE
+                or self._asked(batch[0]) != self._asked(prompt)
+                or longer * (len(batch) + 1) > self.batch_tokens
+            ):
                 yield batch
                 batch, longer = [], len(prompt.tokens)
             batch.append(prompt)
@@ -233,26 +238,27 @@ class Model:
 
     def _halving(self, batch: list[Prompt], work: Callable[[list[Prompt]], list[T]]) -> list[T]:
         """`work` on the batch, or on its halves where the device's memory does not suffice."""
-        try:
-            return work(batch)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
-                raise
-            if len(batch) == 1:
-                raise InputError(
-                    f"instance {batch[0].instance.id!r}: one prompt of {len(batch[0].tokens)} "
-                    "tokens does not fit into the device's memory; take smaller or fewer images"
-                ) from None
-        if self.backbone.device.type == "cuda":
-            torch.cuda.empty_cache()
         tokens = max(len(prompt.tokens) for prompt in batch)
-        self.batch_tokens = max(1, len(batch) // 2) * tokens
-        warnings.warn(
-            f"out of memory with {len(batch)} prompts at once: from here on {len(batch) // 2}",
-            EvidenceWarning,
-            stacklevel=2,
-        )
         middle = len(batch) // 2
+        if middle == 0 or len(batch) * tokens <= self.batch_tokens:  # else made before it shrank
+            try:
+                return work(batch)
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                if middle == 0:
+                    raise InputError(
+                        f"instance {batch[0].instance.id!r}: one prompt of {tokens} tokens does "
+                        "not fit into the device's memory; take smaller or fewer images"
+                    ) from None
+            if self.backbone.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.batch_tokens = middle * tokens
+            warnings.warn(
+                f"out of memory with {len(batch)} prompts at once: from here on {middle}",
+                EvidenceWarning,
+                stacklevel=2,
+            )
         return self._halving(batch[:middle], work) + self._halving(batch[middle:], work)
 
     # -- from a batch of prompts to evidence ----------------------------------------------------
@@ -324,11 +330,15 @@ class Model:
             self.vision.encoded += len(missing)
         return [found[key] for key, _ in wanted]
 
+    def _asked(self, prompt: Prompt) -> tuple[int, str]:
+        """What decides how the candidates stand in tokens: their number, and what they follow."""
+        return len(prompt.order), self.encoder.tail(prompt.text)[-8:]
+
     def _trie(self, prompt: Prompt, settings: EvidenceSettings) -> Trie:
         names = identifiers_for(settings.identifiers, len(prompt.order))
-        tail = self.encoder.tail(prompt.text)
-        key = (names, tail[-64:], settings.hash)
+        key = (names, self._asked(prompt), settings.hash)
         if key not in self._tries:
+            tail = self.encoder.tail(prompt.text)
             lead, after = self.encoder.answer_lead(prompt.instance, settings)
             tokens = [self.encoder.answer_tokens(tail, lead + name) for name in names]
             ends = {*self.backbone.ends(self.encoder.tokenizer), *after}
@@ -337,8 +347,8 @@ class Model:
 
     def _check_once(self, settings: EvidenceSettings) -> None:
         if self._check_due:
-            self._check_due = False
             check_backbone(self, settings)
+            self._check_due = False
 
 
 def pictures(instance: Instance) -> list[Picture]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lookright.errors import InputError
+from lookright.errors import InputError, shown
 from lookright.identifiers import Identifiers, identifiers_for, noun_for
 from lookright.instance import Instance
 
@@ -73,12 +73,12 @@ def check_template(prompt: str) -> None:
     """Refuse an unknown template, or one of one's own that names something no instance has."""
     if prompt not in TEMPLATES and "{caption}" not in prompt:
         raise InputError(
-            f"unknown prompt {prompt!r}: use one of {', '.join(TEMPLATES)}, or a template of your "
-            f"own that holds {_FIELDS}"
+            f"unknown prompt {shown(repr(prompt))}: use one of {', '.join(TEMPLATES)}, "
+            f"or a template of your own that holds {_FIELDS}"
         )
     try:
         _filled(prompt, "numbers", ("1", "2"), False, "")
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"prompt template: {error} has no meaning there; it may hold {_FIELDS}"
         ) from None

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from lookright.attention import ONE_PASS
 from lookright.candidates import joint_log_probs, node_log_probs, node_tokens
 from lookright.errors import InputError
 from lookright.instance import Instance
@@ -120,11 +121,12 @@ def eager(backbone: Backbone) -> Iterator[None]:
         )
         if config is not None
     }
-    before = {key: config._attn_implementation for key, config in configs.items()}
-    for config in configs.values():
-        config._attn_implementation = "eager"
-    try:
-        yield
-    finally:
-        for key, config in configs.items():
-            config._attn_implementation = before[key]
+    with ONE_PASS:
+        before = {key: config._attn_implementation for key, config in configs.items()}
+        for config in configs.values():
+            config._attn_implementation = "eager"
+        try:
+            yield
+        finally:
+            for key, config in configs.items():
+                config._attn_implementation = before[key]

@@ -8,13 +8,21 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
-from lookright.errors import InputError
-from lookright.identifiers import IDENTIFIER_SETS, Identifiers
+from lookright.errors import InputError, shown
+from lookright.identifiers import Identifiers, identifiers_for
 from lookright.instance import Instance
 from lookright.prompts import check_template, conversation
 
 _TOKENS = ("visual", "delimited")
 _SCORINGS = ("joint", "released")
+#: Fields by what they must be: they also come from files and from the command line.
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("prompt", str, "no text"),
+    *((name, bool, "neither true nor false") for name in ("trailing_space", "line_break")),
+    ("labelled", bool, "neither true nor false"),
+    *((name, str | None, "no text") for name in ("system", "model", "revision", "dtype")),
+    ("sofa_sigma", int | float | None, "no number"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +49,18 @@ class EvidenceSettings:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
+        for name, kind, word in _KINDS:
+            if not isinstance(getattr(self, name), kind):
+                given = shown(repr(getattr(self, name)))
+                raise InputError(f"settings, field '{name}': {given} is {word}")
+        try:
+            identifiers_for(self.identifiers, 0)
+        except InputError as error:
+            raise InputError(f"settings, field 'identifiers': {error}") from None
         if not isinstance(self.identifiers, str):
             put(self, "identifiers", tuple(self.identifiers))
-        elif self.identifiers not in IDENTIFIER_SETS:
-            raise InputError(
-                f"settings, field 'identifiers': {self.identifiers!r} is none of "
-                f"{', '.join(IDENTIFIER_SETS)}; a list of one's own works too"
-            )
         if self.image_size is not None:
-            size = self.image_size
-            if isinstance(size, int):
-                size = (size, size)
-            if len(size) != 2 or not all(isinstance(s, int) and s > 0 for s in size):
-                raise InputError(
-                    f"settings, field 'image_size': {self.image_size!r} is no (width, height)"
-                )
-            put(self, "image_size", (size[0], size[1]))
+            put(self, "image_size", _two_sides(self.image_size))
         put(self, "processor_options", _canonical(self.processor_options))
         check_template(self.prompt)
         for name, value, allowed in (
@@ -65,10 +69,15 @@ class EvidenceSettings:
         ):
             if value not in allowed:
                 raise InputError(
-                    f"settings, field '{name}': {value!r} is none of {', '.join(allowed)}"
+                    f"settings, field '{name}': {shown(repr(value))} is none of "
+                    f"{', '.join(allowed)}"
                 )
-        if self.sofa_sigma is not None and not 0 < self.sofa_sigma <= 1:
-            raise InputError(f"settings, field 'sofa_sigma': {self.sofa_sigma} is not in (0, 1]")
+        if self.sofa_sigma is not None:
+            if isinstance(self.sofa_sigma, bool) or not 0 < self.sofa_sigma <= 1:
+                raise InputError(
+                    f"settings, field 'sofa_sigma': {self.sofa_sigma} is not in (0, 1]"
+                )
+            put(self, "sofa_sigma", float(self.sofa_sigma))
 
     @classmethod
     def paper(cls, **changes: Any) -> EvidenceSettings:
@@ -99,7 +108,8 @@ class EvidenceSettings:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise InputError(
-                f"settings: no field '{unknown[0]}'; the fields are {', '.join(sorted(known))}"
+                f"settings: no field {shown(repr(unknown[0]))}; "
+                f"the fields are {', '.join(sorted(known))}"
             )
         return cls(**values)
 
@@ -140,6 +150,15 @@ class EvidenceSettings:
         """One line for each field that differs, for messages."""
         mine, theirs = self.to_dict(), other.to_dict()
         return [f"{k}: {mine[k]!r} against {theirs[k]!r}" for k in mine if mine[k] != theirs[k]]
+
+
+def _two_sides(size: Any) -> tuple[int, int]:
+    """A side alone is a square's."""
+    sides = (size, size) if isinstance(size, int) else size
+    good = isinstance(sides, (tuple, list)) and len(sides) == 2
+    if not good or not all(type(side) is int and side > 0 for side in sides):
+        raise InputError(f"settings, field 'image_size': {shown(repr(size))} is no (width, height)")
+    return (sides[0], sides[1])
 
 
 def _canonical(value: Any) -> str:

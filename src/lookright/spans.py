@@ -44,16 +44,21 @@ def counts_by_runs(tokens: Sequence[int], image_token: int, images: int) -> list
 def with_delimiters(
     regions: Sequence[int], tokens: Sequence[int], special: Collection[int]
 ) -> list[int]:
-    """Regions widened to whole spans: from an image's first to its last visual token, and one
-    special token on either side where one stands there (vision_start .. vision_end)."""
-    widened = list(regions)
+    """Regions widened to whole spans: from an image's first to its last visual token, with the
+    special token that opens every image and the one that closes every image, where there is such a
+    token (vision_start .. vision_end)."""
+    spans = []
     for position in range(max(regions) + 1):
         own = [index for index, region in enumerate(regions) if region == position]
-        first, last = own[0], own[-1]
-        if first > 0 and regions[first - 1] == -1 and tokens[first - 1] in special:
-            first -= 1
-        after = last + 1
-        if after < len(tokens) and regions[after] == -1 and tokens[after] in special:
-            last = after
-        widened[first : last + 1] = [position] * (last + 1 - first)
+        spans.append((own[0], own[-1] + 1))
+    opens = _common([tokens[start - 1] if start else None for start, _ in spans], special)
+    closes = _common([tokens[stop] if stop < len(tokens) else None for _, stop in spans], special)
+    widened = list(regions)
+    for position, (start, stop) in enumerate(spans):
+        widened[start - opens : stop + closes] = [position] * (stop + closes - start + opens)
     return widened
+
+
+def _common(tokens: Sequence[int | None], special: Collection[int]) -> bool:
+    """Whether these are all one and the same special token."""
+    return len(set(tokens)) == 1 and tokens[0] in special

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-#: What `get_image_features` returns beside the features the decoder takes in.
-_NOT_KEPT = {"last_hidden_state", "hidden_states", "attentions"}
+from lookright.recent import Recent
+
+#: Ends of the names of what `get_image_features` returns beside the features the decoder takes in.
+_NOT_KEPT = ("last_hidden_state", "hidden_states", "attentions")
+#: What it returns once for all images.
+_OF_ALL = ("visual_indicator_features",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +25,16 @@ class PerImage:
     tensor: Tensor
 
 
-#: One image's share of a field: rows of a tensor, its place in a list of images, or one share for
-#: each vision layer that feeds the decoder.
-Share: TypeAlias = "Tensor | PerImage | list[Share]"
+@dataclass(frozen=True, eq=False)
+class Same:
+    """What is the same for all images, such as the number of a layer."""
+
+    value: Any
+
+
+#: One image's share of a field: rows of a tensor, its place in a list of images, what all images
+#: have in common, or one share for each vision layer that feeds the decoder.
+Share: TypeAlias = "Tensor | PerImage | Same | list[Share]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,29 +50,10 @@ class Features:
 
 
 @dataclass
-class FeatureCache:
-    """Features by image content; the least recently used are forgotten beyond a limit of bytes."""
+class FeatureCache(Recent[Features]):
+    """Features by image content."""
 
-    limit: int
     encoded: int = 0  # images that went through the vision tower, ever
-    _kept: OrderedDict[str, Features] = field(default_factory=OrderedDict)
-    _bytes: int = 0
-
-    def get(self, key: str) -> Features | None:
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
-
-    def put(self, key: str, features: Features) -> None:
-        self._kept[key] = features
-        self._bytes += features.bytes
-        while self._bytes > self.limit and self._kept:
-            _, forgotten = self._kept.popitem(last=False)
-            self._bytes -= forgotten.bytes
-
-    def clear(self) -> None:
-        self._kept.clear()
-        self._bytes = 0
 
 
 def encode(base: nn.Module, images: Sequence[Mapping[str, Tensor]]) -> list[Features]:
@@ -73,28 +64,43 @@ def encode(base: nn.Module, images: Sequence[Mapping[str, Tensor]]) -> list[Feat
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, image in enumerate(images):
         shapes = tuple((name, tuple(value.shape)) for name, value in image.items())
-        # Patches in one long row may have equal shapes and different grids.
-        grids = tuple(tuple(v.flatten().tolist()) for v in image.values() if v.numel() <= 8)
+        # Patches in one long row may have equal shapes and different grids, sizes or masks.
+        grids = tuple(
+            v.cpu().numpy().tobytes() for v in image.values() if not v.is_floating_point()
+        )
         groups.setdefault((shapes, grids), []).append(index)
     features: dict[int, Features] = {}
     for members in groups.values():
-        inputs = {
-            name: torch.cat([images[index][name] for index in members])
-            for name in images[members[0]]
-        }
-        output = base.get_image_features(**inputs, return_dict=True)  # type: ignore[operator]
-        features.update(zip(members, split(output, len(members)), strict=True))
+        own = [images[index] for index in members]
+        try:
+            parts = split(_tower(base, own), len(own))
+        except InseparableError:
+            parts = [split(_tower(base, [image]), 1)[0] for image in own]
+        features.update(zip(members, parts, strict=True))
     return [features[index] for index in range(len(images))]
+
+
+class InseparableError(ValueError):
+    """A tower laid the features of several images out so that they cannot be told apart."""
+
+
+def _tower(base: nn.Module, images: Sequence[Mapping[str, Tensor]]) -> Any:
+    inputs = {name: torch.cat([image[name] for image in images]) for name in images[0]}
+    return base.get_image_features(**inputs, return_dict=True)  # type: ignore[operator]
 
 
 def split(output: Mapping[str, Any] | Tensor, count: int) -> list[Features]:
     """The output for `count` images of equal shape as one part for each."""
     kind = None if isinstance(output, Tensor) else type(output)
-    named = {"pooler_output": output} if isinstance(output, Tensor) else output
+    named = {"pooler_output": output if kind is None else getattr(output, "pooler_output", None)}
+    named |= {} if isinstance(output, Tensor) else output
+    own = "pooler_output" if named.get("pooler_output") is not None else "last_hidden_state"
     shares = {
-        name: _shares(value, count, per_image=name == "pooler_output")
+        name: [Same(value)] * count
+        if name in _OF_ALL
+        else _shares(value, count, per_image=name == own)
         for name, value in named.items()
-        if value is not None and name not in _NOT_KEPT
+        if value is not None and (name == own or not name.endswith(_NOT_KEPT))
     }
     return [Features(kind, {n: own[i] for n, own in shares.items()}) for i in range(count)]
 
@@ -103,7 +109,12 @@ def join(parts: Sequence[Features]) -> Any:
     """The features of several images as `get_image_features` would return them together."""
     kind = parts[0].output
     fields = {name: _joined([part.fields[name] for part in parts]) for name in parts[0].fields}
-    return fields["pooler_output"] if kind is None else kind(**fields)
+    if kind is None:
+        return fields["pooler_output"]
+    output = kind()
+    for name, value in fields.items():  # some families add a field that their class does not name
+        setattr(output, name, value)
+    return output
 
 
 @contextmanager
@@ -124,9 +135,11 @@ def _shares(value: Any, count: int, per_image: bool) -> list[Share]:
     """Each image's share; `per_image`: a sequence lists images (else it lists vision layers)."""
     if isinstance(value, Tensor):
         return list(_chunks(value, count))
-    if per_image:
-        own = list(value) if len(value) == count else _chunks(torch.cat(list(value)), count)
-        return [PerImage(tensor) for tensor in own]
+    if not isinstance(value, (list, tuple)):
+        return [Same(value)] * count
+    if per_image and all(isinstance(item, Tensor) for item in value):
+        own = value if len(value) == count else _chunks(torch.cat(list(value)), count)
+        return [PerImage(tensor.clone()) for tensor in own]  # not a view into all of them
     layers = [_shares(layer, count, per_image=True) for layer in value]
     return [[layer[index] for layer in layers] for index in range(count)]
 
@@ -137,6 +150,8 @@ def _joined(shares: Sequence[Share]) -> Any:
         return _cat(shares)
     if isinstance(first, PerImage):
         return tuple(share.tensor for share in shares if isinstance(share, PerImage))
+    if isinstance(first, Same):
+        return first.value
     layered = [share for share in shares if isinstance(share, list)]
     return [_joined([share[layer] for share in layered]) for layer in range(len(first))]
 
@@ -144,13 +159,17 @@ def _joined(shares: Sequence[Share]) -> Any:
 def _bytes(share: Share) -> int:
     if isinstance(share, list):
         return sum(_bytes(layer) for layer in share)
+    if isinstance(share, Same):
+        return 0
     tensor = share.tensor if isinstance(share, PerImage) else share
     return tensor.numel() * tensor.element_size()
 
 
 def _chunks(value: Tensor, count: int) -> list[Tensor]:
     if value.shape[0] % count:
-        raise ValueError(f"{value.shape[0]} rows of features for {count} images of equal shape")
+        raise InseparableError(
+            f"{value.shape[0]} rows of features for {count} images of equal shape"
+        )
     return [part.clone() for part in value.chunk(count)] if count > 1 else [value]
 
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 _CROSS = "its text reaches the image through cross-attention layers, never among its own tokens"
-_QUERIES = "a query transformer stands between image and text: no token belongs to an image"
+_QUERIES = "a query transformer sums up one image ahead of the prompt: several have no tokens there"
 _ENCODER = "it is an encoder-decoder: the answer is not said by the tokens that see the images"
-_ONE = "it takes one image at a time"
-_OTHER = "it does not answer questions about several images in words"
+_ONE = "it takes one image with a prompt"
+
+#: model_type -> why its prompts are asked one at a time.
+ALONE = {
+    "hunyuan_vl": "an axis of its positions numbers the images of a batch, not those of a prompt",
+}
 
 #: model_type -> why its evidence cannot be had, whatever its weights.
 REFUSED = {
-    "mllama": _CROSS,
-    "idefics": _CROSS,
-    "evolla": _CROSS,
     "blip": _CROSS,
     "blip-2": _QUERIES,
+    "diffusion_gemma": "it answers in whole blocks of tokens: no last prompt token says the answer",
+    "evolla": "it reads proteins, not images",
+    "florence2": _ENCODER,
+    "git": _ONE,
+    "idefics": _CROSS,
     "instructblip": _QUERIES,
     "instructblipvideo": _QUERIES,
-    "florence2": _ENCODER,
-    "udop": _ENCODER,
+    "kosmos-2": _ONE,
+    "kosmos-2.5": _ONE,
+    "mistral4": "it reads text alone",
+    "mllama": _CROSS,
+    "pi0": "it answers in a robot's movements, not in words",
     "pix2struct": _ENCODER,
-    "t5gemma2": _ENCODER,
-    "vision-encoder-decoder": _ENCODER,
     "pp_formulanet": _ENCODER,
-    "git": _ONE,
-    "pi0": _OTHER,
-    "diffusion_gemma": _OTHER,
+    "t5gemma2": _ENCODER,
+    "udop": _ENCODER,
+    "vision-encoder-decoder": _ENCODER,
 }

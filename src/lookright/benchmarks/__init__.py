@@ -1,0 +1,1 @@
+"""Benchmarks: lists of instances, read, written and built."""
