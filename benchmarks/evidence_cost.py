@@ -3,7 +3,7 @@
     python benchmarks/evidence_cost.py --model FOLDER [-n 4] [--batch 4] [--photos FOLDER]
     python benchmarks/evidence_cost.py --model qwen2.5-vl-3b --random --device cuda --dtype bfloat16
 
-Both sides take the same processed tensors: the plain side is the stock model with SDPA,
+Both sides start from the same processed tensors on the CPU: the plain side is the stock model with SDPA,
 `use_cache=False` and `logits_to_keep=1`; the evidence side encodes the same pictures (no cache of
 features) and reads log-probabilities and attention out. They alternate, at least 20 pairs, more
 until the 95% interval of the median ratio is within 0.01 either way (or --pairs are done). Memory
@@ -80,10 +80,9 @@ class Sides:
         self.inputs, self.regions = self.model.encoder.collate(self.prompts)
         pieces = [piece.tensors for prompt in self.prompts for piece in prompt.pieces]
         self.pieces = pieces
-        device = self.model.backbone.device
         stock = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
         self.stock = {
-            name: value.to(device)
+            name: value
             for name, value in (self.inputs | stock).items()
             if self.model.backbone.takes(name)
         }
@@ -91,7 +90,9 @@ class Sides:
 
     @torch.inference_mode()
     def plain(self) -> None:
-        self.model.backbone.hf(**self.stock, use_cache=False, logits_to_keep=1, return_dict=True)
+        backbone = self.model.backbone
+        inputs = {name: value.to(backbone.device) for name, value in self.stock.items()}
+        backbone.hf(**inputs, use_cache=False, logits_to_keep=1, return_dict=True)
         self._wait()
 
     def evidence(self) -> None:

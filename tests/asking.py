@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
@@ -22,8 +23,22 @@ from zoo import build
 
 #: Sizes of the pictures of a question, again and again; two are equal.
 SIZES = ((48, 32), (32, 64), (48, 32), (40, 30))
+#: Some processors of transformers turn tensors into arrays the way NumPy 1 did.
+QUIET = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 #: Types whose images cannot be made small: a second of work each.
 SLOW = {"aria", "deepseek_ocr2"}
+#: Types whose processor says nothing of one image alone: it is given every prompt whole.
+WHOLE = {
+    "chameleon",
+    "emu3",
+    "ernie4_5_vl_moe",
+    "hunyuan_vl",
+    "idefics2",
+    "minicpmv4_6",
+    "minicpmv4_7",
+    "paligemma",
+    "pp_chart2table",
+}
 CAPTIONS = ("a", "a man next to a red motorcycle by the sea", "two dogs", "snow on a roof")
 
 
@@ -87,14 +102,18 @@ def stock_inputs(
 
 @torch.inference_mode()
 def brute_force(
-    model: Model, instance: Instance, order: Sequence[int], settings: EvidenceSettings
+    model: Model,
+    instance: Instance,
+    order: Sequence[int],
+    settings: EvidenceSettings,
+    lead: str = "",
 ) -> NDArray[np.float64]:
     """log P of every candidate by one plain forward of prompt and prefix for each node. [N]"""
     names = identifiers_for(settings.identifiers, len(order))
     tokenizer: Any = model.encoder.tokenizer
     prompt = stock_inputs(model, instance, order, settings)
     ends = model.backbone.ends(tokenizer)
-    said = [tuple(tokenizer(name, add_special_tokens=False)["input_ids"]) for name in names]
+    said = [tuple(tokenizer(lead + name, add_special_tokens=False)["input_ids"]) for name in names]
     following: dict[tuple[int, ...], dict[int | None, float]] = {}  # prefix -> next or end -> log P
 
     def children(prefix: tuple[int, ...]) -> dict[int | None, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from lookright.evidence import Evidence
+from lookright.settings import EvidenceSettings
+from lookright.store import Store
 
 N, CYCLIC, OTHERS, INSTANCES, LAYERS = 3, 3, 2, 8, 4
 
@@ -248,16 +253,61 @@ def _arguments(draw: random.Random) -> tuple[str, list[str]]:
     return kind, ways[kind]()
 
 
+def _evidence_folder(folder: Path, draw: random.Random) -> bytes:
+    """A sound evidence folder; its one shard is returned, to be damaged."""
+    arrays, settings = sound(draw), EvidenceSettings(model="tiny")
+    pieces = [
+        Evidence(
+            instance_id=f"instance-{m}",
+            order=tuple(map(int, order)),
+            log_probs=arrays["logp"][p, m],
+            attention=arrays["attn"][p, m],
+            layers=tuple(range(LAYERS)),
+            image_tokens=np.full(N, 9),
+            settings=settings.hash,
+            instance=f"{m:032x}",
+            target=int(arrays["y"][m]),
+        )
+        for m in range(INSTANCES)
+        for p, order in enumerate(arrays["perms"])
+    ]
+    Store(folder).append(pieces, settings)
+    (shard,) = folder.glob("*.parquet")
+    return shard.read_bytes()
+
+
+def _damage(folder: Path, shard: bytes, draw: random.Random) -> None:
+    """Spoil what stands beside the sound shard: the record of the run, or another shard."""
+    for path in (folder / "run.json", folder / "other.parquet"):
+        path.unlink(missing_ok=True)
+    if draw.random() < 0.4:
+        (folder / "other.parquet").write_bytes(shard[: draw.randrange(len(shard))])
+        return
+    run: dict[str, Any] = {"format": 1, "settings": {}, "instances": {}, "invocations": []}
+    junk = [None, 3, "x", [], [3], {"x": 1}, {"calibration": 3}, {"calibration": {"a": 1}}, True]
+    for field in draw.sample([*run, "benchmark"], draw.randint(1, 3)):
+        run[field] = draw.choice(junk)
+    requests = [3, {}, {"orders": 3, "seed": 0}, {"orders": [None], "seed": 0}]
+    requests += [{"orders": [spec], "seed": 0} for spec in ("random:5", "random:x", "all", "odd")]
+    if draw.random() < 0.5:
+        run["invocations"] = [{"id": "0", "request": draw.choice(requests)}]
+    text = json.dumps(run)
+    (folder / "run.json").write_text(text[: draw.choice([None, None, len(text) // 2])])
+
+
 def cases(folder: Path, seed: int = 0) -> Iterator[Case]:
     """Malformed calls without end, alternating between files and arguments."""
     draw = random.Random(seed)
     (folder / "sound.npz").write_bytes(written(sound(draw)))
     (folder / "empty").mkdir()
+    shard = _evidence_folder(folder / "run", draw)
     path = folder / "drawn.npz"
     while True:
         for kind, make in FILES.items():
             path.write_bytes(make(draw))
             yield Case(kind, [str(path)])
+        _damage(folder / "run", shard, draw)
+        yield Case("a damaged folder", [str(folder / "run")])
         kind, arguments = _arguments(draw)
         yield Case(kind, [str(folder / "sound.npz"), *arguments])
         kind, arguments = _arguments(draw)

@@ -104,6 +104,11 @@ def test_logits_without_signal_get_the_gain_1_and_a_warning() -> None:
     np.testing.assert_array_equal(fitted.log_bias(), fitted.log_observed)
 
 
+def test_a_gain_of_exactly_1_is_no_signal() -> None:
+    with pytest.warns(EvidenceWarning, match="no signal"):
+        Calibration.fit(evidence_of(normalised(np.zeros((3, 2, 3)))))
+
+
 def test_the_released_gain_may_be_below_1() -> None:
     with pytest.warns(EvidenceWarning):
         fitted = Calibration.fit(without_signal())
@@ -121,6 +126,12 @@ def test_an_exact_zero_is_floored_and_its_cell_is_named() -> None:
     np.testing.assert_allclose(fitted.log_observed[0], [0, math.log(1e-30), math.log(1e-30)])
     np.testing.assert_allclose(fitted.mean_log_probs[0], [0, math.log(1e-30), math.log(1e-30)])
     assert fitted.gamma == pytest.approx(1e30)
+
+
+def test_of_many_zero_cells_the_first_are_named() -> None:
+    sure = np.where(np.array([[0], [2], [1]])[:, :, None] == np.arange(3), 0.0, -np.inf)
+    with pytest.warns(EvidenceWarning, match=r"P_obs\(1\|2\), P_obs\(3\|2\) and 2 more is exactly"):
+        Calibration.fit(evidence_of(sure))
 
 
 def test_a_zero_beside_other_samples_needs_no_floor() -> None:
@@ -153,7 +164,7 @@ def test_attention_below_the_floor_counts_as_the_floor_but_zero_stays_zero() -> 
     attention[:, :, 0, 1] = 1e-12
     attention[:, :, 1, 2] = 0
     prior = Calibration.fit(by_hand(attention=attention, layers=(0, 1))).attention_prior
-    assert prior[0, 1] == pytest.approx(1e-8)
+    assert prior[0, 1] == pytest.approx(1e-8, rel=1e-12)
     assert prior[1, 2] == 0
 
 
@@ -226,6 +237,12 @@ def test_samples_that_do_not_cover_every_position_equally_are_refused() -> None:
     made = drawn_evidence(0)
     with pytest.raises(InputError, match=r"equally often.*cyclic"):
         Calibration.fit(made.take(orders=slice(0, 3)))
+
+
+def test_one_position_covered_once_too_often_is_refused() -> None:
+    made = drawn_evidence(0, instances=1)
+    with pytest.raises(InputError, match="equally often"):
+        Calibration.fit(made.take(orders=[0, 1, 2, 3, 3]))
 
 
 def test_a_sample_without_a_target_is_refused_by_name() -> None:

@@ -12,6 +12,7 @@ from transformers import Blip2Config
 
 from lookright import attention, backbone, capacity, cli, doctor, machine, tiny
 from lookright.errors import InputError
+from lookright.families import REFUSED
 from lookright.processors import load_processor
 from zoo import save
 
@@ -295,4 +296,4 @@ def test_a_refused_family_fails_the_check_with_the_reason(
     verdict = json.loads(out)["checks"][-1]
     assert code == 1
     assert not verdict["passed"]
-    assert "a query transformer stands between image and text" in verdict["detail"]
+    assert REFUSED["blip-2"] in verdict["detail"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +111,16 @@ def test_ctrl_c_keeps_what_was_finished(
     monkeypatch.undo()
     assert run(capsys, *call)[0] == 0
     assert len(Store(tmp_path / "run").read()) == 15
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_killed_runs_end_in_the_same_evidence_and_repeat_only_what_was_in_flight(tiny: str) -> None:
+    script = Path(__file__).parents[1] / "benchmarks" / "kill_evidence.py"
+    command = [sys.executable, str(script), "--model", tiny, "--kills", "3", "--instances", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "240 rows equal the uninterrupted ones: 240 in every bit" in done.stdout
 
 
 @pytest.mark.parametrize(

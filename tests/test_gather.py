@@ -251,6 +251,18 @@ def test_a_run_that_was_stopped_goes_on_with_what_is_missing(benchmark: Path) ->
     assert ask(Fake(), benchmark).computed == 0
 
 
+def test_what_killed_runs_left_is_tidied_before_going_on(benchmark: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        ask(Fake(stop_after=12), benchmark)
+    folder = benchmark.parent / "run"
+    (folder / ".run.json.0123456789abcdef.tmp").write_bytes(b"half a re")
+    assert len(list(folder.glob("*.parquet"))) == 3
+    with pytest.raises(KeyboardInterrupt):
+        ask(Fake(stop_after=0), benchmark)
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert not list(folder.glob("*.tmp"))
+
+
 def test_more_instances_and_orders_are_added_to_a_run(benchmark: Path) -> None:
     ask(Fake(), benchmark, limit=2)
     source = Fake()
@@ -349,6 +361,8 @@ def test_keep_going_skips_what_cannot_be_used_and_says_what(
         return content_hash(path)
 
     monkeypatch.setattr("lookright.gather.content_hash", vanish)
+    with pytest.raises(InputError, match="line 7"):
+        ask(Fake(), benchmark)
     bars = Bars()
     outcome = ask(Fake(), benchmark, bars, keep_going=True)
     broken, vanished, undecodable = outcome.skipped
@@ -359,6 +373,17 @@ def test_keep_going_skips_what_cannot_be_used_and_says_what(
     assert bars.shown["Evidence"] == (15, 15)
     assert run_of(benchmark)["invocations"][0]["skipped"] == list(outcome.skipped)
     assert outcome.as_text().count("\n") == 4
+
+
+def test_an_image_that_cannot_be_read_is_refused_before_the_model_is_loaded(
+    benchmark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: str) -> str:
+        raise InputError(f"{path}: there is no such file")
+
+    monkeypatch.setattr("lookright.gather.content_hash", gone)
+    with pytest.raises(InputError, match="no such file"):
+        ask(Fake(), benchmark)
 
 
 def test_an_instance_that_was_skipped_and_then_mended_is_computed(benchmark: Path) -> None:

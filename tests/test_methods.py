@@ -134,7 +134,7 @@ def test_of_layers_with_equal_mass_the_lower_comes_first() -> None:
 
 
 def test_a_mass_is_summed_exactly_however_coarse_the_recording() -> None:
-    attention = np.array([[0.5, 2**-12], [0.5, 2**-11]], dtype=np.float16)[None, None]
+    attention = np.array([[0.5, 2**-13], [0.5, 2**-12]], dtype=np.float16)[None, None]
     seen = np.ones((1, 1, 2), dtype=bool)
     assert heaviest_layers(attention, seen, 1).tolist() == [[[1]]]  # equal, if summed in float16
 
@@ -510,6 +510,13 @@ def test_layers_are_named_by_the_decoders_own_numbers(spec: str, found: list[int
     assert allowed_layers(spec, (20, 21, 35, 36)) == found
 
 
+def test_a_range_without_a_start_begins_at_layer_0() -> None:
+    assert allowed_layers(":2", (0, 1, 2)) == [0, 1]
+    assert METHODS["lad"].parameters("paper", {"layers": ":1"})["layers"] == ":1"
+    with pytest.raises(InputError, match="is an empty range"):
+        METHODS["lad"].parameters("paper", {"layers": ":0"})
+
+
 def test_layers_not_allowed_are_as_if_they_were_not_there() -> None:
     evidence, samples = evaluated_and_calibration(5)
     numbers = (3, 7, 11, 15, 19, 23)  # a hybrid decoder's attention layers
@@ -639,11 +646,12 @@ def test_the_methods_of_the_paper_are_there() -> None:
         "lad",
         "permutation_average",
     ]
-    assert [name for name in METHODS if METHODS[name].calibrated] == [
-        "pride",
-        "purified_attention",
-        "lad",
-    ]
+    calibrated = {name for name, method in METHODS.items() if method.calibrated}
+    assert calibrated == {"pride", "purified_attention", "lad"}
+    reading = {name for name, method in METHODS.items() if method.reads_attention}
+    assert reading == {"raw_attention", "purified_attention", "lad"}
+    over_shifts = {name for name, method in METHODS.items() if method.over_shifts}
+    assert over_shifts == {"permutation_average"}
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:
@@ -658,6 +666,14 @@ def test_the_defaults_are_those_of_the_paper() -> None:
         "bias": "gamma",
         "mixture": "arithmetic",
     }
+
+
+@pytest.mark.parametrize("name", ["raw_attention", "purified_attention"])
+def test_attention_alone_is_read_as_lad_reads_it(name: str) -> None:
+    for preset in PRESETS:
+        in_lad = METHODS["lad"].parameters(preset)
+        chosen = METHODS[name].parameters(preset)
+        assert chosen == {parameter: in_lad[parameter] for parameter in chosen}
 
 
 def test_what_is_given_goes_before_what_the_preset_chooses() -> None:
@@ -692,6 +708,7 @@ def test_an_unknown_parameter_is_answered_with_the_nearest() -> None:
         ("lad", {"tau": -1.0}, "must be above 0"),
         ("lad", {"tau": math.inf}, "must be above 0 and finite"),
         ("lad", {"tau": math.nan}, "must be above 0 and finite"),
+        ("lad", {"tau": 10**400}, "must be above 0 and finite"),
         ("lad", {"tau": "hot"}, "must be a number"),
         ("lad", {"tau": True}, "must be a number"),
         ("lad", {"prior": 1}, "must be true or false"),

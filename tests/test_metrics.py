@@ -219,6 +219,7 @@ def plain_interval(by_instance: list[float], seed: int = 0) -> tuple[float, floa
 
 
 def test_the_interval_resamples_instances_not_decisions() -> None:
+    assert RESAMPLES == 2_000
     decisions = drawn(0)
     by_instance = (100 * decisions.right.mean(axis=0)).tolist()
     assert interval(decisions) == pytest.approx(plain_interval(by_instance))

@@ -50,6 +50,7 @@ LAYERS = (
     "methods",
     "baselines",
     "metrics",
+    "evaluation",
     "scoring",
     "adapt",
     "benchmarks",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -276,7 +277,7 @@ def test_random_orders_that_happen_to_be_cyclic_are_named_by_their_spec(tmp_path
 
 def test_orders_a_folder_does_not_hold_are_refused(tmp_path: Path) -> None:
     stored(tmp_path, drawn_evidence(0, orders=SHOWN))
-    with pytest.raises(InputError, match="no evidence of the order"):
+    with pytest.raises(InputError, match=r"no evidence of the order .* \(17 of 24 orders"):
         load_evidence(tmp_path, "all")
 
 
@@ -315,6 +316,93 @@ def test_a_damaged_value_in_a_folder_is_named(tmp_path: Path) -> None:
     log_probs[2, 1, 0] = np.nan
     with pytest.raises(InputError, match=r"run: .*'log_probs': nan"):
         load_evidence(stored(tmp_path / "run", replace(made, log_probs=log_probs)))
+
+
+def run_folder(folder: Path, orders: list[str], seed: int = 3, **more: Any) -> Path:
+    """What `lookright evidence` leaves: two samples in cyclic orders, four instances in others."""
+    folder.mkdir()
+    made = drawn_evidence(0, instances=6)
+    names = [f"instance-{m}" for m in range(6)]
+    shown = {name: random_orders(4, 3, seed, name) for name in names[:4]}
+    shown |= {name: cyclic_orders(4) for name in names[4:]}
+    pieces = []
+    for m, name in enumerate(names):
+        part = drawn_evidence(m, instances=6, orders=shown[name]).take(instances=[m])
+        pieces += [
+            replace(piece, instance=f"{m:032x}", settings=SETTINGS.hash)
+            for piece in pieces_of(part)
+        ]
+    Store(folder).append(pieces, SETTINGS)
+    content = {f"instance-{m}": [f"{m:032x}", int(made.targets[m])] for m in range(6)}
+    request = {"part": "instances", "orders": orders, "seed": seed}
+    run = {
+        "format": 1,
+        "settings": SETTINGS.to_dict(),
+        "benchmark": {"path": "somewhere/coco", "meta": {"setting": "hard"}},
+        "instances": {
+            "calibration": {name: content[name] for name in names[4:]},
+            "instances": {name: content[name] for name in names[:4]},
+        },
+        "invocations": [
+            {"id": "0", "request": {"part": "calibration", "orders": ["cyclic"], "seed": 0}},
+            {"id": "1", "request": request},
+        ],
+    }
+    (folder / "run.json").write_text(json.dumps(run | more))
+    return folder
+
+
+def test_a_run_says_what_is_evaluated_and_what_it_is_calibrated_on(tmp_path: Path) -> None:
+    recording = load_evidence(run_folder(tmp_path / "run", ["random:3"]))
+    assert (recording.name, recording.setting) == ("coco", "hard")
+    assert recording.ids == tuple(f"instance-{m}" for m in (4, 5, 0, 1, 2, 3))
+    assert recording.calibration == ("instance-4", "instance-5")
+    assert recording.cyclic is not None
+    assert recording.cyclic.instance_ids == ("instance-4", "instance-5")
+    assert recording.evaluated.instance_ids == tuple(f"instance-{m}" for m in range(4))
+    for m in range(4):
+        shown = [tuple(order) for order in recording.evaluated.orders[:, m]]
+        assert shown == random_orders(4, 3, 3, f"instance-{m}")
+
+
+def test_orders_named_go_before_those_of_the_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", ["random:3"])
+    assert len(load_evidence(folder, "random:2", seed=3).evaluated.orders) == 2
+
+
+def test_a_run_of_several_orders_needs_one_named(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", ["random:3", "cyclic", "random:2"])
+    with pytest.raises(InputError, match=r"random:2 with seed 3, random:3 with seed 3\); name one"):
+        load_evidence(folder)
+    assert len(load_evidence(folder, "random:3", seed=3).evaluated.orders) == 3
+
+
+def test_an_instance_that_a_run_left_half_done_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"run: instance 'instance-0': no evidence of the order"):
+        load_evidence(run_folder(tmp_path / "run", ["random:5"]))
+
+
+def test_orders_that_no_instance_was_asked_for_are_refused(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "run", drawn_evidence(0, instances=1, orders=SHOWN[4:6]))
+    with pytest.raises(InputError, match=r"no instance has evidence of the orders 'cyclic'"):
+        load_evidence(folder, "cyclic")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"benchmark": None},
+        {"benchmark": {"path": 7, "meta": []}},
+        {"instances": {"calibration": {}}},
+        {"invocations": [{"id": "0"}, {"id": "1", "request": 3}]},
+        {"invocations": [{"id": "0", "request": {"orders": ["random:3"], "seed": "x"}}]},
+    ],
+)
+def test_a_run_that_says_little_is_read_by_the_values_of_its_orders(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    folder = run_folder(tmp_path / "run", ["random:3"], **changed)
+    assert load_evidence(folder, "random:3", seed=3).evaluated.log_probs.shape == (3, 4, 4)
 
 
 @pytest.mark.skipif(not TESTBED.is_dir(), reason="the recordings are not here")

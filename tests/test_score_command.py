@@ -154,7 +154,7 @@ def test_a_gamma_beyond_all_numbers_is_left_out_of_the_heading(recording: Path) 
         (["--set", "lad.q=7"], "method lad has no parameter 'q'"),
         (["--set", "lad.reduce=mean"], "needs the number of visual tokens"),
         (["--preset", "mine"], "unknown preset 'mine': use paper or released"),
-        (["--instances", "0:9"], "instance 0 is to be calibrated on and evaluated"),
+        (["--instances", "0:9"], "instance '0' is to be calibrated on and evaluated"),
         (["--instances", "0:99"], "names none, or more than there are (0 to 59;"),
         (["--orders", "random:5"], "found by value"),
     ],

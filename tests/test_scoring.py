@@ -14,6 +14,7 @@ import pytest
 
 from lookright.calibration import Calibration
 from lookright.errors import EvidenceWarning, InputError
+from lookright.evaluation import Evaluation, Origin, draw, evaluation_of
 from lookright.evidence import EvidenceArray
 from lookright.instance import cyclic_orders, random_orders
 from lookright.methods import METHODS
@@ -21,12 +22,8 @@ from lookright.metrics import accuracy, decide, interval
 from lookright.presets import PRESETS
 from lookright.recordings import Recording, load_evidence, split_orders
 from lookright.scoring import (
-    Question,
-    Source,
     Variant,
     ablations,
-    draw,
-    question_of,
     rows_of,
     score,
     variants,
@@ -117,7 +114,7 @@ def hand_recording() -> Recording:
         layers=(0,),
         instance_ids=("a", "b", "c", "d"),
     )
-    return Recording("hand", evidence, evidence)
+    return Recording("hand", evidence.instance_ids, evidence, evidence)
 
 
 def test_a_recording_small_enough_to_follow_by_hand() -> None:
@@ -225,9 +222,10 @@ def test_the_model_and_the_settings_stand_in_the_row_where_they_are_known() -> N
     assert recording.cyclic is not None
     known = Recording(
         "run",
+        recording.ids,
         replace(recording.evaluated, settings=settings.hash),
         replace(recording.cyclic, settings=settings.hash),
-        settings,
+        settings=settings,
     )
     for row in rows_of(known):
         assert (row["model"], row["revision"]) == ("tiny", "abc")
@@ -257,7 +255,9 @@ def test_a_gamma_beyond_all_numbers_is_null() -> None:
     targets = np.zeros(6, dtype=int)
     known = replace(recording.cyclic, log_probs=np.repeat(sure, 6, axis=1), targets=targets)
     evaluated = replace(recording.evaluated, targets=targets)
-    row = by_method(rows_of(Recording("sure", evaluated, known), methods=["pride"]))["pride"]
+    row = by_method(rows_of(Recording("sure", recording.ids, evaluated, known), methods=["pride"]))[
+        "pride"
+    ]
     assert row["gamma"] is None
 
 
@@ -270,12 +270,12 @@ def test_by_default_the_first_five_calibrate_and_the_others_are_evaluated() -> N
 
 
 def test_an_instance_is_never_calibrated_on_and_evaluated() -> None:
-    with pytest.raises(InputError, match="instance 3 is to be calibrated on and evaluated"):
+    with pytest.raises(InputError, match="'instance-3' is to be calibrated on and evaluated"):
         rows_of(made(), calibration="0:5", instances="3:")
 
 
 def test_calibrating_on_every_instance_leaves_none_to_evaluate() -> None:
-    with pytest.raises(InputError, match="all 20 instances are calibration instances"):
+    with pytest.raises(InputError, match="made: every instance is a calibration sample"):
         rows_of(made(), calibration="0:20")
 
 
@@ -286,14 +286,54 @@ def test_figures_need_labels() -> None:
         rows_of(replace(recording, evaluated=unlabelled))
 
 
-def test_without_cyclic_orders_only_what_needs_none_can_be_scored() -> None:
+def test_a_method_that_the_evidence_lacks_something_for_says_what() -> None:
     recording = replace(made(), cyclic=None)
-    rows = rows_of(recording, methods=["vanilla", "raw_attention"])
-    assert [row["method"] for row in rows] == ["vanilla", "raw_attention"]
-    with pytest.raises(InputError, match="there are no calibration samples"):
+    with pytest.raises(InputError, match="pride needs calibration samples in their 4 cyclic"):
         rows_of(recording, methods=["pride"])
-    with pytest.raises(InputError, match="permutation_average needs the 4 cyclic orders"):
+    with pytest.raises(InputError, match="permutation_average needs the 4 cyclic orders of every"):
         rows_of(recording, methods=["permutation_average"])
+    with pytest.raises(InputError, match="raw_attention needs attention, and this evidence does"):
+        rows_of(made(layers=0), methods=["raw_attention"])
+
+
+def test_without_names_such_a_method_is_left_out_and_named() -> None:
+    with pytest.warns(EvidenceWarning, match="left out: it needs") as said:
+        rows = rows_of(replace(made(), cyclic=None))
+    assert [row["method"] for row in rows] == ["vanilla", "raw_attention"]
+    assert [str(one.message).split()[0] for one in said] == [
+        *("pride", "purified_attention", "lad", "permutation_average")
+    ]
+    assert {row["instances"] for row in rows} == {20}  # nothing is kept for calibration
+
+
+def samples_apart() -> Recording:
+    """Six samples in their cyclic orders alone, and others in the evaluated orders alone."""
+    recording = made(instances=60)
+    assert recording.cyclic is not None
+    return replace(
+        recording,
+        evaluated=recording.evaluated.take(instances=slice(6, None)),
+        cyclic=recording.cyclic.take(instances=slice(0, 6)),
+        calibration=recording.ids[:6],
+        setting="hard",
+    )
+
+
+def test_samples_meant_to_calibrate_from_are_used_for_that() -> None:
+    with pytest.warns(EvidenceWarning, match="permutation_average is left out"):
+        rows = by_method(rows_of(samples_apart()))
+    assert rows["lad"]["calibration"] == {
+        "benchmark": "made",
+        "setting": "hard",
+        "samples": 5,
+        "draws": 5,
+    }
+    assert (rows["lad"]["instances"], rows["lad"]["setting"]) == (54, "hard")
+
+
+def test_an_instance_without_the_orders_to_evaluate_cannot_be_evaluated() -> None:
+    with pytest.raises(InputError, match="orders are not there for instance 'instance-2'"):
+        rows_of(samples_apart(), calibration="3:6", instances="2:3")
 
 
 # Draws ---------------------------------------------------------------------------------------
@@ -318,7 +358,7 @@ def test_no_more_subsets_are_drawn_than_there_are() -> None:
 
 
 def test_draws_are_the_same_on_every_platform() -> None:
-    assert draw(10, 3, draws=2) == [[1, 2, 8], [3, 4, 9]]
+    assert draw(10, 3, draws=2) == [[2, 4, 8], [1, 3, 4]]
 
 
 def test_a_row_of_several_draws_is_the_mean_of_theirs() -> None:
@@ -351,13 +391,13 @@ def test_with_more_samples_than_a_calibration_has_five_are_drawn() -> None:
 def test_what_is_calibrated_elsewhere_says_where() -> None:
     recording = made()
     assert recording.cyclic is not None
-    question = Question(
+    evaluation = Evaluation(
         evaluated=recording.evaluated,
         pool=recording.cyclic.take(instances=slice(0, 3)),
-        source=Source(benchmark="here", setting="hard"),
-        pool_source=Source(benchmark="there", setting="random"),
+        origin=Origin(benchmark="here", setting="hard"),
+        pool_origin=Origin(benchmark="there", setting="random"),
     )
-    (row,) = score(question, [Variant("pride")])
+    (row,) = score(evaluation, [Variant("pride")])
     assert (row["benchmark"], row["setting"]) == ("here", "hard")
     assert row["calibration"]["benchmark"] == "there"
     assert row["calibration"]["setting"] == "random"
@@ -436,10 +476,10 @@ def test_no_layer_in_the_range_is_said_once_for_each_row() -> None:
         rows_of(made(), methods=["lad"], preset="released")
 
 
-def test_a_question_takes_the_pool_and_the_evaluated_instances_apart() -> None:
-    question = question_of(made(), "2:5", "7:9")
-    assert question.pool is not None
-    assert question.shifts is not None
-    assert question.pool.instance_ids == ("instance-2", "instance-3", "instance-4")
-    assert question.evaluated.instance_ids == question.shifts.instance_ids
-    assert question.evaluated.instance_ids == ("instance-7", "instance-8")
+def test_an_evaluation_takes_the_pool_and_the_evaluated_instances_apart() -> None:
+    evaluation = evaluation_of(made(), "2:5", "7:9")
+    assert evaluation.pool is not None
+    assert evaluation.shifts is not None
+    assert evaluation.pool.instance_ids == ("instance-2", "instance-3", "instance-4")
+    assert evaluation.evaluated.instance_ids == evaluation.shifts.instance_ids
+    assert evaluation.evaluated.instance_ids == ("instance-7", "instance-8")

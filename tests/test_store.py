@@ -159,7 +159,7 @@ def test_evidence_is_found_by_settings_instance_and_order(tmp_path: Path) -> Non
     assert all_same(store.read(RELEASED.hash), released)
     found = store.read(SETTINGS.hash, [paper[4].instance], [(2, 3, 0, 1), (1, 2, 3, 0)])
     assert all_same(found, [paper[5], paper[6]])
-    assert store.read("0" * 16) == []
+    assert store.read("0" * 16) == store.read(instances=["0"]) == []
 
 
 def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
@@ -339,6 +339,21 @@ def test_a_writer_whose_temporary_file_was_taken_for_dead_writes_again(
     assert all_same(Store(tmp_path).read(), [piece(1)])
 
 
+def test_a_shard_is_not_taken_for_abandoned_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, tries = os.fsync, []
+
+    def compacted_meanwhile(descriptor: int) -> None:
+        tries.append(list(tmp_path.glob(".*.tmp")))
+        Store(tmp_path).compact()
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", compacted_meanwhile)
+    Store(tmp_path).append([piece(1)], SETTINGS)
+    assert [len(names) for names in tries] == [1, 0]  # the file once, then the folder
+
+
 def test_without_locks_the_file_system_keeps_small_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,6 +423,15 @@ def _newer(path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({name: newer}), path)
 
 
+def _other_layers(path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    (name, header), *_ = table.schema.metadata.items()
+    other = header.replace(b"[0, 2, 7]", b"[0, 2, 8]")
+    pq.write_table(table.replace_schema_metadata({name: other}), path)
+
+
 def _unknown_setting(path: Path) -> None:
     from hashlib import sha256
 
@@ -454,6 +478,7 @@ BAD_FILES: list[tuple[Callable[[Path], object], str]] = [
     (lambda path: path.write_bytes(b"not Parquet at all"), "is no whole shard"),
     (_foreign, "not lookright's"),
     (_newer, r"newer lookright \(format 2, this one reads 1\); update"),
+    (_other_layers, "its header is damaged"),
     (_unknown_setting, "no field 'flavour'"),
     (_other_columns, "columns are not those"),
     (_uneven, "column order has rows of another length"),
@@ -521,6 +546,21 @@ def test_a_file_for_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 # Disks and permissions
+
+
+def test_a_disk_that_cannot_keep_a_shard_leaves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+            Store(tmp_path).append([piece(0)], SETTINGS)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="cannot be locked"), locked(tmp_path / "none" / "lock"):
+        pass
 
 
 def _in_a_process_of_its_own(folder: Path, script: str) -> str:

@@ -11,13 +11,17 @@ from PIL.ImageOps import invert
 from transformers import AutoModelForImageTextToText, PreTrainedModel, ProcessorMixin
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from lookright.processors import load_processor
-from zoo import BARE, NOT_SAVED, WRONG_IN_A_BATCH, ZOO, build, save
+from lookright.families import REFUSED
+from lookright.processors import load_processor, torchvision_works
+from zoo import BARE, NOT_BUILT, NOT_SAVED, WRONG_IN_A_BATCH, ZOO, build, save
 from zoo.ask import inputs, pictures
 from zoo.text import END_OF_TURN, make_tokenizer
 
 # Some processors of transformers turn tensors into arrays the way NumPy 1 did.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+#: Processors that keep no record of what they put in an image's place.
+NO_RECORD = {"idefics2", "pp_chart2table"}
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +64,26 @@ def test_every_picture_of_a_prompt_changes_the_answer(model_type: str) -> None:
         assert (last_logits(model, processor, [changed]) - before).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("model_type", ZOO)
+def test_a_prompt_holds_the_image_tokens_of_each_of_its_pictures(model_type: str) -> None:
+    model, processor = build(model_type)
+    made = inputs(model, processor, [pictures(3)], return_text_replacement_offsets=True)
+    image_token = model.config.image_token_id
+    visual = int((made["input_ids"] == image_token).sum())
+    if model_type in NO_RECORD:
+        assert not made.get("text_replacement_offsets")
+        assert visual == 3 * 4
+        return
+    counts = [
+        processor.tokenizer(entry["replacement"])["input_ids"].count(image_token)
+        for entry in made["text_replacement_offsets"][0]
+    ]
+    assert len(counts) == 3
+    assert min(counts) > 0
+    assert sum(counts) == visual
+
+
+@pytest.mark.skipif(torchvision_works(), reason="torchvision processes images a little otherwise")
 @pytest.mark.parametrize("model_type", [name for name in ZOO if name not in NOT_SAVED])
 def test_a_saved_model_and_processor_load_as_they_were(model_type: str, tmp_path: Path) -> None:
     model, processor = build(model_type)
@@ -83,6 +107,11 @@ def test_a_tiny_model_without_a_processor_answers_tensors(model_type: str) -> No
     assert all(visual[start:stop].all() for start, stop in prompt.spans)
     with torch.no_grad():
         assert torch.isfinite(model(**prompt.inputs, logits_to_keep=1).logits).all()
+
+
+def test_every_model_type_of_transformers_has_its_place() -> None:
+    places = [*ZOO, *BARE, *NOT_BUILT, *REFUSED]
+    assert sorted(places) == sorted(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
 
 
 def test_every_digit_is_a_token_of_its_own() -> None:

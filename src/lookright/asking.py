@@ -14,6 +14,7 @@ from lookright.choice import Choice
 from lookright.errors import InputError
 from lookright.identifiers import identifiers_for
 from lookright.images import check_file, label_of
+from lookright.images import load as load_image
 from lookright.instance import Instance
 from lookright.methods import METHODS
 from lookright.methods.parameters import from_assignments
@@ -50,16 +51,21 @@ def answer(asked: Asked, load: Callable[[str], Model], note: Callable[[str], Non
     if asked.plot is not None:
         check_figure_path(asked.plot)
     instance = Instance("the question", image_files(asked.images), caption=asked.caption)
+    for image in instance.images:
+        load_image(image)
     n = len(instance.images)
     fields = [text for text in asked.given if not _names_a_method(text)]
     parameters = from_assignments(text for text in asked.given if _names_a_method(text))
     make = _uncalibrated if asked.calibration is None else _calibrated
     plan = make(asked, n, settings_changes(fields))
-    if others := [name for name in parameters if name != plan.method]:
-        METHODS[others[0]]
-        raise InputError(f"--set {others[0]}...: the method here is {plan.method}; name --method")
-    own = parameters.get(plan.method, {})
+    own = parameters.pop(plan.method, {})
     METHODS[plan.method].parameters(plan.preset, own)
+    for other in parameters:
+        METHODS[other]
+        raise InputError(
+            f"--set gives parameters of {other}, and the method here is {plan.method}; choose the "
+            f"other with --method {other}"
+        )
     identifiers_for(plan.settings.identifiers, n)
     name = required_model(asked.model)
     if asked.calibration is None and asked.method is None:
@@ -119,8 +125,8 @@ def image_files(arguments: Sequence[str]) -> tuple[str, ...]:
         found = [os.path.join(folder, n) for n in names if n.lower().endswith(SUFFIXES)]
         if len(found) < 2:
             raise InputError(
-                f"{label_of(folder, None)}: holds {len(found)} images "
-                f"({', '.join(SUFFIXES)}); choosing needs at least two"
+                f"{label_of(folder, None)}: holds too few images ({len(found)}, by the endings "
+                f"{', '.join(SUFFIXES)}); choosing needs at least two"
             )
         return tuple(found)
     for argument in arguments:
@@ -131,7 +137,7 @@ def image_files(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def required_model(name: str | None) -> str:
     """The model named, or a sentence asking for one."""
-    if name is None:
+    if not name:
         raise InputError(
             "name a model: --model with a Hugging Face image-text-to-text model, such as "
             "Qwen/Qwen2.5-VL-3B-Instruct, or its folder"
@@ -150,14 +156,14 @@ class _Plan:
 
 
 def _uncalibrated(asked: Asked, n: int, changes: dict[str, Any]) -> _Plan:
-    method = asked.method or "permutation_average"
+    method = "permutation_average" if asked.method is None else asked.method
     if METHODS[method].calibrated:
         raise InputError(
             f"method {method} needs a calibration: `lookright calibrate --benchmark FOLDER -n {n} "
             "-o FILE.safetensors` makes one, --calibration FILE.safetensors names it; or choose "
             f"{', '.join(name for name in METHODS if not METHODS[name].calibrated)}"
         )
-    preset = asked.preset or "paper"
+    preset = "paper" if asked.preset is None else asked.preset
     settings = _settings(preset, changes)
     return _Plan(
         method,
@@ -185,7 +191,7 @@ def _calibrated(asked: Asked, n: int, changes: dict[str, Any]) -> _Plan:
     saved = first.settings or _settings(first.preset, {})
     settings = EvidenceSettings.from_dict({**saved.to_dict(), **changes})
     return _Plan(
-        asked.method or method,
+        method if asked.method is None else asked.method,
         first.preset,
         settings,
         lambda model: Selector.load(model, path, settings),
@@ -204,7 +210,7 @@ def _check_output(path: Path) -> None:
     """Refuse a file that cannot be written, before the passes are spent."""
     if path.suffix != ".safetensors":
         raise InputError(f"{path}: a calibration's name must end in .safetensors")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file in it")

@@ -178,7 +178,13 @@ def collected(rows: dict[int, Tensor], layers: tuple[int, ...], family: str) -> 
             f"{family}: layer {missing[0]} ({len(missing)} of {len(layers)}) delivered no "
             "attention row, so its evidence cannot be trusted; this family needs support of its own"
         )
-    return torch.stack([rows[layer].cpu() for layer in layers], 1)
+    found = [rows[layer].cpu() for layer in layers]
+    if len({row.shape for row in found}) > 1:
+        raise InputError(
+            f"{family}: its layers have different numbers of heads, so they cannot be kept apart; "
+            "ask without heads"
+        )
+    return torch.stack(found, 1)
 
 
 def _eager_function(module: nn.Module) -> AttentionFunction:

@@ -16,7 +16,7 @@ from transformers import DynamicCache
 from lookright.attention import ONE_PASS, Probe, attention_layers, collected, probing
 from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tokens
 from lookright.errors import InputError
-from lookright.families import REFUSED
+from lookright.families import check_family
 from lookright.vision import Features, encode, join, served
 
 
@@ -36,10 +36,7 @@ class Backbone:
     def __init__(self, hf: Any) -> None:
         self.hf = hf.eval()
         self.family: str = hf.config.model_type
-        if reason := REFUSED.get(self.family):
-            raise InputError(f"{self.family} models give no evidence: {reason}")
-        if getattr(hf.config, "is_encoder_decoder", False):
-            raise InputError(f"{self.family} models give no evidence: it is an encoder-decoder")
+        check_family(hf.config)
         self.text_config = hf.config.get_text_config(decoder=True)
         self.decoder: nn.Module = hf.get_decoder()
         self.base: nn.Module = next(
@@ -53,6 +50,7 @@ class Backbone:
         self.layers = attention_layers(self.decoder)
         if not self.layers:
             raise InputError(f"{self.family} models give no evidence: no attention layer was found")
+        self.head = _head(hf, self.decoder)
         self.image_token = _image_token(hf.config)
         self._parameters = inspect.signature(hf.forward).parameters
         self._three_axes = any(
@@ -107,11 +105,9 @@ class Backbone:
     def encode(self, images: Sequence[Mapping[str, Tensor]]) -> list[Features]:
         """Vision features of processed images."""
         accepted = inspect.signature(self.base.get_image_features).parameters  # type: ignore[arg-type]
-        moved = [
-            {k: v.to(self.device) for k, v in image.items() if k in accepted} for image in images
-        ]
+        wanted = [{k: v for k, v in image.items() if k in accepted} for image in images]
         with ONE_PASS:
-            return encode(self.base, moved)
+            return encode(self.base, wanted, self.device)
 
     @torch.inference_mode()
     def read(
@@ -166,7 +162,7 @@ class Backbone:
 
     def logits(self, hidden: Tensor, output: Any, ids: Sequence[int]) -> Tensor:
         """Logits of some vocabulary ids, the head's rows computed in float32. [batch, ids]."""
-        head = self.hf.get_output_embeddings()
+        head = self.head
         index = torch.tensor(ids, device=hidden.device)
         if type(head) is not nn.Linear or head.weight.device.type == "meta":
             return torch.as_tensor(output.logits)[:, -1, index.to(output.logits.device)].float()
@@ -192,7 +188,7 @@ class Backbone:
     def _forward(self, inputs: dict[str, Any], **options: Any) -> tuple[Tensor, Any, Tensor | None]:
         """Hidden states before the head, the output, and the last positions the decoder saw."""
         options = {k: v for k, v in options.items() if self.takes(k) or k == "use_cache"}
-        with _seen(self.hf.get_output_embeddings(), self.decoder) as seen:
+        with _seen(self.head, self.decoder) as seen:
             output = self.hf(**inputs, **options, return_dict=True)
         positions = seen.get("positions")
         return seen["hidden"], output, None if positions is None else positions[..., -1:]
@@ -269,6 +265,15 @@ def _seen(head: nn.Module, decoder: nn.Module) -> Iterator[dict[str, Tensor]]:
             hook.remove()
 
 
+def _head(hf: Any, decoder: Any) -> nn.Module:
+    """What makes logits of the decoder's last states."""
+    for part in (hf, decoder):  # some keep it within their language model
+        head = part.get_output_embeddings() if hasattr(part, "get_output_embeddings") else None
+        if isinstance(head, nn.Module):
+            return head
+    raise InputError(f"{hf.config.model_type} models give no evidence: no output head was found")
+
+
 def _image_token(config: Any) -> int:
     """The id whose embeddings the vision features replace."""
     for name in ("image_token_id", "image_token_index"):
@@ -278,8 +283,21 @@ def _image_token(config: Any) -> int:
     raise InputError(f"{config.model_type} models give no evidence: they name no image token")
 
 
+def load_config(name: str, revision: str | None, trust_remote_code: bool) -> Any:
+    """A model's configuration; families that give no evidence are refused here, by name."""
+    from transformers import AutoConfig
+
+    with _said_plainly(name):
+        config = AutoConfig.from_pretrained(
+            name, revision=revision, trust_remote_code=trust_remote_code
+        )
+    check_family(config)
+    return config
+
+
 def load_backbone(
     name: str,
+    config: Any,
     device: str | None,
     dtype: str | torch.dtype | None,
     revision: str | None,
@@ -288,26 +306,19 @@ def load_backbone(
     from_pretrained: Mapping[str, Any],
 ) -> Backbone:
     """Load weights (safetensors only) onto a device, saying plainly what stands in the way."""
-    from transformers import AutoConfig, AutoModelForImageTextToText
+    from transformers import AutoModelForImageTextToText
 
     where = device or _best_device()
-    known = {"revision": revision, "trust_remote_code": trust_remote_code}
-    try:
-        config = AutoConfig.from_pretrained(name, **known)
-        if reason := REFUSED.get(config.model_type):
-            raise InputError(f"{config.model_type} models give no evidence: {reason}")
+    with _said_plainly(name):
         hf = AutoModelForImageTextToText.from_pretrained(
             name,
             dtype=dtype or (torch.float32 if where == "cpu" else "auto"),
             attn_implementation=base_attention or _base_attention(config),
             use_safetensors=True,
-            **known,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
             **from_pretrained,
         )
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise InputError(f"cannot load the model {name!r}: {error}") from None
     if "device_map" not in from_pretrained:
         try:
             hf.to(torch.device(where))  # type: ignore[arg-type]  # its wrapper hides the signature
@@ -316,10 +327,18 @@ def load_backbone(
     return Backbone(hf)
 
 
+@contextmanager
+def _said_plainly(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise InputError(f"cannot load the model {name!r}: {error}") from None
+
+
 def _base_attention(config: Any) -> str | None:
-    """SDPA, except where a softcap bends the scores: SDPA refuses those."""
+    """Eager where a softcap bends the scores, which SDPA refuses; else SDPA where the model can."""
     text = config.get_text_config(decoder=True)
-    return "eager" if getattr(text, "attn_logit_softcapping", None) else "sdpa"
+    return "eager" if getattr(text, "attn_logit_softcapping", None) else None
 
 
 def _best_device() -> str:

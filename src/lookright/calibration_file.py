@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from hashlib import sha256
 from os import PathLike
@@ -117,7 +118,7 @@ def read_parts(path: Path) -> Parts:
     """The arrays and the metadata of one .safetensors file."""
     from safetensors import SafetensorError, safe_open
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}: there is no such file; `lookright calibrate` writes one")
     try:
         with safe_open(path, framework="numpy") as file:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from lookright.report.look import shortened
 from lookright.report.tables import bar
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from lookright.choice import Choice, Ranked, Ranking
 
 _WIDTH = 100  # of plain text
+_NAME = 24  # characters of a file name
 
 
 def choice_table(choice: Choice) -> RenderableType:
@@ -49,8 +51,8 @@ def verdict(choice: Choice) -> str:
     else:
         first = f"The logits alone and the attention both say image {said}."
     if not choice.corrected:
-        return f"{first} {choice.method} keeps the logits' answer."
-    return f"{first} {choice.method} corrects the answer to image {choice.index}."
+        return f"{first}\n{choice.method} keeps the logits' answer."
+    return f"{first}\n{choice.method} corrects the answer to image {choice.index}."
 
 
 def as_text(table: RenderableType) -> str:
@@ -73,11 +75,11 @@ def _page(choice: Choice, images: Iterable[Ranked], shown: str, below: str) -> R
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column(" Image", overflow="fold")
     for name in (choice.method, "vanilla", "attention"):
-        table.add_column(f" {name}", no_wrap=True, style="cyan")
+        table.add_column(" " + name.replace("_", "_\n "), no_wrap=True, style="cyan")
         table.add_column("", justify="right", no_wrap=True)
     for image in images:
         row: list[str | Text] = ["> " if image.index == choice.index else "", str(image.index)]
-        row.append(Text(f" {image.name}"))
+        row.append(Text(f" {shortened(image.name, _NAME)}"))
         for share in (image.score, image.vanilla, image.attention):
             row += [f" {bar(100 * share)}", f"{100 * share:.1f}%"]
         table.add_row(*row, style="bold" if image.index == choice.index else None)

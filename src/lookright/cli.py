@@ -274,12 +274,13 @@ def score(
         Path, typer.Argument(help="An evidence folder, or an .npz of recorded evidence.")
     ],
     calibration_instances: Annotated[
-        str | None, typer.Option(help="Instances to calibrate on, as a slice [default: 0:5].")
+        str | None,
+        typer.Option(help="Samples to calibrate on, as a slice [default: the run's, else 0:5]."),
     ] = None,
     instances: Annotated[
         str | None, typer.Option(help="Instances to evaluate, as a slice [default: the others].")
     ] = None,
-    preset: Annotated[str, typer.Option(help="paper or released.")] = "paper",
+    preset: Preset = "paper",
     methods: Annotated[
         str | None, typer.Option(help="Methods, separated by commas [default: all].")
     ] = None,
@@ -297,14 +298,15 @@ def score(
     ] = None,
     orders: Annotated[
         str | None,
-        typer.Option(help="Orders of a folder to evaluate, as in random:5 [default: not cyclic]."),
+        typer.Option(help="Orders of a folder to evaluate, as in random:5 [default: the run's]."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws and of random orders.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Score every method on recorded evidence; no model is needed."""
     from lookright.methods.parameters import from_assignments
     from lookright.recordings import load_evidence
+    from lookright.report.tables import results_table
     from lookright.scoring import rows_of
 
     rows = rows_of(
@@ -319,14 +321,7 @@ def score(
         draws=draws,
         seed=seed,
     )
-    if as_json:
-        typer.echo(json.dumps({"rows": rows}, indent=2, allow_nan=False))
-    else:
-        from rich.console import Console
-
-        from lookright.report.tables import results_table
-
-        Console().print(results_table(rows))
+    _print({"rows": rows} if as_json else results_table(rows))
 
 
 def _loader(

@@ -22,8 +22,9 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that, whatever happens, `path` holds all of it or what it held before."""
     try:
-        while not _written(path, data):
-            pass
+        written = False
+        while not written:
+            written = _written(path, data)
         _sync_folder(path.parent)
     except OSError as error:
         raise InputError(
@@ -107,7 +108,7 @@ def _lock(file: IO[bytes], *, wait: bool) -> bool:
     return True
 
 
-if sys.platform == "win32":
+if sys.platform == "win32":  # pragma: no cover
     import msvcrt
 
     def _lock_on_windows(file: IO[bytes], *, wait: bool) -> bool:

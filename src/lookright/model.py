@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from lookright.backbone import Backbone, Reading, load_backbone
+from lookright.backbone import Backbone, Reading, load_backbone, load_config
 from lookright.candidates import Trie, build_trie
 from lookright.encoding import Encoder, Prompt
 from lookright.errors import EvidenceWarning, InputError
@@ -85,14 +86,24 @@ class Model:
         `dtype` is float32 on a CPU and the checkpoint's own elsewhere; `base_attention` is the
         attention the probe stands beside (SDPA where the model has it).
         """
-        backbone = load_backbone(
-            name, device, dtype, revision, base_attention, trust_remote_code, from_pretrained
-        )
+        # What the configuration or the processor refuses need not wait for the weights.
+        config = load_config(name, revision, trust_remote_code)
         processor = load_processor(name, revision=revision, trust_remote_code=trust_remote_code)
+        backbone = load_backbone(
+            name,
+            config,
+            device,
+            dtype,
+            revision,
+            base_attention,
+            trust_remote_code,
+            from_pretrained,
+        )
+        folder = Path(name)
         return cls(
             backbone,
             processor,
-            name=name,
+            name=folder.resolve().name if folder.is_dir() else name,
             revision=revision or getattr(backbone.hf.config, "_commit_hash", None),
             batch_tokens=batch_tokens,
             self_check=self_check,
@@ -142,7 +153,7 @@ class Model:
             raise InputError("settings, field 'sofa_sigma': this version has no SoFA evidence")
         for batch in self._batches(instances, orders, settings, skip):
             yield self._halving(
-                batch, lambda part: self._evidence(part, settings, heads=heads, maps=maps)
+                batch, lambda part: self._evidence(part, settings, skip, heads=heads, maps=maps)
             )
 
     def generate(
@@ -222,17 +233,22 @@ class Model:
     def _budgeted(self, prompts: Iterator[Prompt]) -> Iterator[list[Prompt]]:
         batch: list[Prompt] = []
         longest = 0
-        for prompt in prompts:
-            longer = max(longest, len(prompt.tokens))
-            if batch and (
-                self.backbone.family in ALONE
-                or self._asked(batch[0]) != self._asked(prompt)
-                or longer * (len(batch) + 1) > self.batch_tokens
-            ):
+        try:
+            for prompt in prompts:
+                longer = max(longest, len(prompt.tokens))
+                if batch and (
+                    self.backbone.family in ALONE
+                    or self._asked(batch[0]) != self._asked(prompt)
+                    or longer * (len(batch) + 1) > self.batch_tokens
+                ):
+                    yield batch
+                    batch, longer = [], len(prompt.tokens)
+                batch.append(prompt)
+                longest = longer
+        except InputError:  # what stood before it is still good
+            if batch:
                 yield batch
-                batch, longer = [], len(prompt.tokens)
-            batch.append(prompt)
-            longest = longer
+            raise
         if batch:
             yield batch
 
@@ -264,17 +280,28 @@ class Model:
     # -- from a batch of prompts to evidence ----------------------------------------------------
 
     def _evidence(
-        self, batch: list[Prompt], settings: EvidenceSettings, *, heads: bool, maps: bool
+        self,
+        batch: list[Prompt],
+        settings: EvidenceSettings,
+        skip: Skip | None,
+        *,
+        heads: bool,
+        maps: bool,
     ) -> list[Evidence]:
         inputs, regions = self.encoder.collate(batch)
         trie = self._trie(batch[0], settings)
         reading = self.backbone.read(
             inputs, self._features(batch), regions, len(batch[0].order), trie, heads, maps
         )
-        return [
-            self._piece(prompt, index, reading, regions[index], settings)
-            for index, prompt in enumerate(batch)
-        ]
+        found = []
+        for index, prompt in enumerate(batch):
+            try:
+                found.append(self._piece(prompt, index, reading, regions[index], settings))
+            except InputError as error:
+                if skip is None:
+                    raise
+                skip(prompt.instance, error)
+        return found
 
     def _piece(
         self,

@@ -95,7 +95,7 @@ def attention_per_token(evidence: EvidenceArray) -> Floats:
 def attention_prior(attention: NDArray[np.floating[Any]]) -> Floats:
     """[P, M, L, N] -> [L, N], the mean over all samples and orders (equation 7)."""
     seen = np.where(attention > 0, np.maximum(attention, ATTENTION_FLOOR, dtype=np.float64), 0.0)
-    prior: Floats = seen.mean(axis=(0, 1), dtype=np.float64)
+    prior: Floats = seen.mean(axis=(0, 1))
     return prior
 
 

@@ -107,20 +107,18 @@ def _from_folder(folder: Path, orders: str | None, seed: int) -> Recording:
         held.setdefault(piece.instance_id, []).append(piece.order)
     shifts = {name: cyclic_orders(len(found[0])) for name, found in held.items()}
     cyclic = {name: shifts[name] for name, found in held.items() if {*shifts[name]} <= {*found}}
-    if orders is None:
-        orders, seed = _asked_for(folder, run) or (None, seed)
-    evaluated = _beside(held, cyclic) if orders is None else _by_spec(held, orders, seed)
-    if not evaluated:
-        _warn_of_cyclic_alone(str(folder), len(pieces[0].order))
-        evaluated = cyclic
     benchmark = _object(run, "benchmark")
     setting = _object(benchmark, "meta").get("setting")
     samples = _object(_object(run, "instances"), "calibration")
     try:
+        spec = (orders, seed) if orders is not None else _asked_for(run)
+        evaluated = _beside(held, cyclic) if spec is None else _by_spec(held, *spec)
+        if not evaluated:
+            _warn_of_cyclic_alone(str(folder), len(pieces[0].order))
         return Recording(
             name=Path(str(benchmark.get("path", folder))).name,
             ids=tuple(held),
-            evaluated=_array(pieces, evaluated),
+            evaluated=_array(pieces, evaluated or cyclic),
             cyclic=_array(pieces, cyclic) if cyclic else None,
             calibration=tuple(name for name in held if name in samples),
             settings=settings[0],
@@ -138,21 +136,19 @@ def _listed(pieces: Sequence[Evidence], run: Mapping[str, Any]) -> list[Evidence
     return sorted(pieces, key=lambda piece: place.get(piece.instance_id, len(place)))
 
 
-def _asked_for(folder: Path, run: Mapping[str, Any]) -> tuple[str, int] | None:
+def _asked_for(run: Mapping[str, Any]) -> tuple[str, int] | None:
     """The orders that were asked of the run's instances beside the cyclic ones, and their seed."""
-    requests = [_object(entry, "request") for entry in run.get("invocations", ())]
+    requests = [_object(entry, "request") for entry in _list(run, "invocations")]
     asked = {
         (str(spec), request["seed"])
         for request in requests
         if request.get("part") != "calibration" and isinstance(request.get("seed"), int)
-        for spec in request.get("orders", ())
+        for spec in _list(request, "orders")
         if spec != "cyclic"
     }
     if len(asked) > 1:
         specs = ", ".join(f"{spec} with seed {seed}" for spec, seed in sorted(asked))
-        raise InputError(
-            f"{folder}: was asked for several orders ({specs}); name one, with --orders"
-        )
+        raise InputError(f"it was asked for several orders ({specs}); name one, with --orders")
     return asked.pop() if asked else None
 
 
@@ -160,6 +156,12 @@ def _object(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A part of `run.json` that is an object; empty where it is anything else."""
     value = values.get(name)
     return value if isinstance(value, dict) else {}
+
+
+def _list(values: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """The same for a list."""
+    value = values.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _by_spec(held: Orders, spec: str, seed: int) -> Orders:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lookright.attention import ONE_PASS
 from lookright.candidates import joint_log_probs, node_log_probs, node_tokens
 from lookright.errors import InputError
+from lookright.families import ALONE
 from lookright.instance import Instance
 from lookright.settings import EvidenceSettings
 
@@ -53,29 +54,41 @@ def check_backbone(model: Model, settings: EvidenceSettings) -> Difference:
 
 
 def difference(model: Model, settings: EvidenceSettings) -> Difference:
-    """Our pass beside the stock one, its own processor and eager attention, on two pictures."""
+    """Our pass beside the stock one, its own processor and eager attention, on two pictures.
+
+    Ours is over two prompts, the stock one over the second and shorter of them alone: a family
+    that answers otherwise in a left-padded batch is found out as well.
+    """
     pictures = [
         Image.linear_gradient("L").resize((96, 64)).convert("RGB"),
         Image.radial_gradient("L").resize((64, 64)).convert("RGB"),
     ]
-    instance = Instance("self-check", tuple(pictures), caption="a grey gradient")
     plain = EvidenceSettings(processor_options=settings.processor_options)
-    prompt = model.encoder.prompt(
-        instance, (0, 1), plain, ("check-0", "check-1"), [lambda: pictures[0], lambda: pictures[1]]
+    prompt, longer = (
+        model.encoder.prompt(
+            Instance("self-check", tuple(pictures), caption=caption),
+            (0, 1),
+            plain,
+            ("check-0", "check-1"),
+            [lambda: pictures[0], lambda: pictures[1]],
+        )
+        for caption in ("a grey gradient", "a grey gradient from top to bottom, and a round one")
     )
-    inputs, regions = model.encoder.collate([prompt])
+    prompts = [prompt] if model.backbone.family in ALONE else [longer, prompt]
+    inputs, regions = model.encoder.collate(prompts)
     trie = model._trie(prompt, plain)
-    reading = model.backbone.read(inputs, model._features([prompt]), regions, 2, trie)
+    reading = model.backbone.read(inputs, model._features(prompts), regions, 2, trie)
     stock = model.encoder.whole(prompt.text, pictures, plain.processor_kwargs)
     rows, logits = stock_eager(model.backbone, stock)
-    member = torch.stack([(regions[0] == k).float() for k in range(2)], -1)  # [tokens, images]
+    owners = torch.tensor(prompt.regions)
+    member = torch.stack([(owners == k).float() for k in range(2)], -1)  # [tokens, images]
     expected = torch.stack(rows).mean(1) @ member  # [layers, images]
-    attention = float((reading.attention[0] - expected).abs().max())
+    attention = float((reading.attention[-1] - expected).abs().max())
     if trie.later:  # the root does not decide alone: its logits are checked by the attention
         return Difference(attention, 0.0)
     root = node_log_probs(trie, trie.nodes[0], logits[None, node_tokens(trie, trie.nodes[0])])
     theirs = joint_log_probs(trie, [root])[0]
-    return Difference(attention, float((reading.log_probs[0] - theirs).abs().max()))
+    return Difference(attention, float((reading.log_probs[-1] - theirs).abs().max()))
 
 
 @torch.inference_mode()

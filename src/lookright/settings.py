@@ -78,6 +78,13 @@ class EvidenceSettings:
                     f"settings, field 'sofa_sigma': {self.sofa_sigma} is not in (0, 1]"
                 )
             put(self, "sofa_sigma", float(self.sofa_sigma))
+        for name, value in self.to_dict().items():
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise InputError(
+                    f"settings, field '{name}': holds half a character (a lone surrogate)"
+                ) from None
 
     @classmethod
     def paper(cls, **changes: Any) -> EvidenceSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeAlias
 
 import torch
@@ -56,7 +57,9 @@ class FeatureCache(Recent[Features]):
     encoded: int = 0  # images that went through the vision tower, ever
 
 
-def encode(base: nn.Module, images: Sequence[Mapping[str, Tensor]]) -> list[Features]:
+def encode(
+    base: nn.Module, images: Sequence[Mapping[str, Tensor]], device: torch.device
+) -> list[Features]:
     """Features of several images, those of equal shape through the vision tower in one call.
 
     Each image is what the processor made of it alone: tensors whose first dimension is its own.
@@ -65,17 +68,15 @@ def encode(base: nn.Module, images: Sequence[Mapping[str, Tensor]]) -> list[Feat
     for index, image in enumerate(images):
         shapes = tuple((name, tuple(value.shape)) for name, value in image.items())
         # Patches in one long row may have equal shapes and different grids, sizes or masks.
-        grids = tuple(
-            v.cpu().numpy().tobytes() for v in image.values() if not v.is_floating_point()
-        )
+        grids = tuple(v.numpy().tobytes() for v in image.values() if not v.is_floating_point())
         groups.setdefault((shapes, grids), []).append(index)
     features: dict[int, Features] = {}
     for members in groups.values():
         own = [images[index] for index in members]
         try:
-            parts = split(_tower(base, own), len(own))
+            parts = split(_tower(base, own, device), len(own))
         except InseparableError:
-            parts = [split(_tower(base, [image]), 1)[0] for image in own]
+            parts = [split(_tower(base, [image], device), 1)[0] for image in own]
         features.update(zip(members, parts, strict=True))
     return [features[index] for index in range(len(images))]
 
@@ -84,9 +85,20 @@ class InseparableError(ValueError):
     """A tower laid the features of several images out so that they cannot be told apart."""
 
 
-def _tower(base: nn.Module, images: Sequence[Mapping[str, Tensor]]) -> Any:
-    inputs = {name: torch.cat([image[name] for image in images]) for name in images[0]}
+def _tower(base: nn.Module, images: Sequence[Mapping[str, Tensor]], device: torch.device) -> Any:
+    inputs = {name: _gathered([image[name] for image in images], device) for name in images[0]}
     return base.get_image_features(**inputs, return_dict=True)  # type: ignore[operator]
+
+
+def _gathered(parts: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The parts as one tensor on the device, never gathered on the CPU first."""
+    if device.type == "cpu":
+        return torch.cat(list(parts))
+    rows = [len(part) for part in parts]
+    whole = torch.empty((sum(rows), *parts[0].shape[1:]), dtype=parts[0].dtype, device=device)
+    for place, part in zip(whole.split(rows), parts, strict=True):
+        place.copy_(part)
+    return whole
 
 
 def split(output: Mapping[str, Any] | Tensor, count: int) -> list[Features]:
@@ -120,15 +132,20 @@ def join(parts: Sequence[Features]) -> Any:
 @contextmanager
 def served(base: nn.Module, output: Any) -> Iterator[None]:
     """While inside, `base` takes `output` for the features of its images, whatever they are."""
-    own = base.__dict__.get("get_image_features")
-    base.__dict__["get_image_features"] = lambda *_, **__: output
+    before = base.__dict__.get("get_image_features")
+
+    @wraps(base.get_image_features)  # type: ignore[arg-type]  # `generate` reads its signature
+    def serve(*_: Any, **__: Any) -> Any:
+        return output
+
+    base.__dict__["get_image_features"] = serve
     try:
         yield
     finally:
-        if own is None:
+        if before is None:
             del base.__dict__["get_image_features"]
         else:
-            base.__dict__["get_image_features"] = own
+            base.__dict__["get_image_features"] = before
 
 
 def _shares(value: Any, count: int, per_image: bool) -> list[Share]:

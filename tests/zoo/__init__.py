@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, ProcessorMixin
 from zoo import (
     anysize,
     bare,
+    bare_experts,
     deepseek,
     discrete,
     documents,
@@ -22,6 +23,7 @@ from zoo import (
     glm,
     idefics,
     llava,
+    minicpm,
     mistral,
     omni,
     qwen,
@@ -38,6 +40,7 @@ ZOO: dict[str, Callable[[], Pair]] = {
     "chameleon": discrete.chameleon,
     "cohere_compass": anysize.cohere_compass,
     "cosmos3_edge": anysize.cosmos3_edge,
+    "cosmos3_omni": qwen.cosmos3_omni,
     "deepseek_ocr2": deepseek.deepseek_ocr2,
     "deepseek_vl": deepseek.deepseek_vl,
     "deepseek_vl_hybrid": deepseek.deepseek_vl_hybrid,
@@ -70,13 +73,14 @@ ZOO: dict[str, Callable[[], Pair]] = {
     "llava_next": llava.llava_next,
     "llava_next_video": llava.llava_next_video,
     "llava_onevision": llava.llava_onevision,
-    "minicpmv4_6": anysize.minicpmv4_6,
-    "minicpmv4_7": anysize.minicpmv4_7,
+    "minicpmv4_6": minicpm.minicpmv4_6,
+    "minicpmv4_7": minicpm.minicpmv4_7,
     "mistral3": mistral.mistral3,
     "mistral_large4": mistral.mistral_large4,
     "ovis2": tiles.ovis2,
     "paddleocr_vl": documents.paddleocr_vl,
     "paligemma": gemma.paligemma,
+    "pp_chart2table": tiles.pp_chart2table,
     "qianfan_ocr": tiles.qianfan_ocr,
     "qwen2_5_omni_thinker": omni.qwen2_5_omni_thinker,
     "qwen2_5_vl": qwen.qwen2_5_vl,
@@ -97,12 +101,29 @@ ZOO: dict[str, Callable[[], Pair]] = {
 #: Model types whose processor is not checked, with the tensors of a prompt.
 BARE: dict[str, Callable[[], Bare]] = {
     "cohere2_vision": bare.cohere2_vision,
-    "kimi_k25": bare.kimi_k25,
+    "gemma4_unified": bare.gemma4_unified,
+    "inkling2": bare_experts.inkling2,
+    "kimi_k25": bare_experts.kimi_k25,
     "lfm2_vl": bare.lfm2_vl,
-    "llama4": bare.llama4,
+    "llama4": bare_experts.llama4,
+    "minicpm_ocr": bare.minicpm_ocr,
+    "minimax_m3_vl": bare_experts.minimax_m3_vl,
+    "molmo2": bare.molmo2,
+    "muse_glimmer": bare.muse_glimmer,
+    "muse_spark": bare_experts.muse_spark,
+    "nemotron_h_omni": bare_experts.nemotron_h_omni,
     "perception_lm": bare.perception_lm,
+    "step3p7": bare_experts.step3p7,
+    "unlimited_ocr": bare_experts.unlimited_ocr,
 }
 
+
+#: Model types that are in neither, and why.
+NOT_BUILT = {
+    "fuyu": "its processor takes one image with a prompt",
+    "inkling_mm_model": "its vision tower needs SciPy, which is not installed",
+    "shieldgemma2": "its processor takes one image with a prompt",
+}
 
 #: What their files cannot bring back, and why.
 NOT_SAVED = {

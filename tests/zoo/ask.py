@@ -28,10 +28,13 @@ def pictures(count: int, seed: int = 0) -> list[Image.Image]:
 
 
 def inputs(
-    model: PreTrainedModel, processor: ProcessorMixin, questions: Sequence[Sequence[Image.Image]]
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    questions: Sequence[Sequence[Image.Image]],
+    **options: Any,
 ) -> dict[str, Any]:
     """The tensors of one prompt for each of `questions` (its pictures), left-padded."""
-    options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+    options |= {"return_tensors": "pt", "padding": True}
     if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
         options["return_mm_token_type_ids"] = True
     texts = [

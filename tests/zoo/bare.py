@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 import transformers as tf
 
+from zoo.tensors import Prompt, gridded, pixels, prompt
 from zoo.text import make_tokenizer
 from zoo.tiny import VISION, decoder, random_model
 from zoo.tower import TowerConfig
 
-
-@dataclass(frozen=True)
-class Prompt:
-    """A prompt's tensors, and where the tokens of each image stand: (start, stop)."""
-
-    inputs: dict[str, torch.Tensor]
-    spans: tuple[tuple[int, int], ...]
-
-
 Bare = tuple[tf.PreTrainedModel, Prompt]
-
-
-def prompt(image_token: int, tokens: Sequence[int], **pixels: torch.Tensor) -> Prompt:
-    """A prompt with an image of that many tokens for each of `tokens`, and text around them."""
-    draw = torch.Generator().manual_seed(0)
-    ids = [_words(draw, 5)]
-    spans = []
-    for count in tokens:
-        start = sum(len(part) for part in ids)
-        spans.append((start, start + count))
-        ids += [torch.full((count,), image_token), _words(draw, 3)]
-    ids.append(_words(draw, 30))
-    input_ids = torch.cat(ids)[None]  # [1, tokens]
-    mask = torch.ones_like(input_ids)
-    return Prompt({"input_ids": input_ids, "attention_mask": mask} | pixels, tuple(spans))
-
-
-def _words(draw: torch.Generator, count: int) -> torch.Tensor:
-    return torch.randint(10, 300, (count,), generator=draw)
-
-
-def _pixels(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 
 def cohere2_vision() -> Bare:
@@ -62,7 +28,7 @@ def cohere2_vision() -> Bare:
         alignment_intermediate_size=32,
     )
     model = random_model(tf.Cohere2VisionForConditionalGeneration, config, tokenizer)
-    return model, prompt(tokenizer.image_token_id, [4, 4, 4], pixel_values=_pixels(3, 3, 32, 32))
+    return model, prompt(tokenizer.image_token_id, [4, 4, 4], pixel_values=pixels(3, 3, 32, 32))
 
 
 def lfm2_vl() -> Bare:
@@ -94,7 +60,7 @@ def lfm2_vl() -> Bare:
     return model, prompt(
         tokenizer.image_token_id,
         (lengths // 4).tolist(),
-        pixel_values=_pixels(3, 16, 192),
+        pixel_values=pixels(3, 16, 192),
         spatial_shapes=shapes,
         pixel_attention_mask=(torch.arange(16) < lengths[:, None]).int(),
     )
@@ -113,78 +79,149 @@ def perception_lm() -> Bare:
         tie_word_embeddings=False,
     )
     model = random_model(tf.PerceptionLMForConditionalGeneration, config, tokenizer)
-    return model, prompt(tokenizer.image_token_id, [8, 8, 8], pixel_values=_pixels(3, 2, 3, 32, 32))
+    return model, prompt(tokenizer.image_token_id, [8, 8, 8], pixel_values=pixels(3, 2, 3, 32, 32))
 
 
-def llama4() -> Bare:
-    """Chunked attention with rotary positions, full attention without."""
-    tokenizer = make_tokenizer(names={"image_token": "<|patch|>"})
-    config = tf.Llama4Config(
+def gemma4_unified() -> Bare:
+    """No vision tower: the decoder takes an image's pixels; keys serve as values."""
+    tokenizer = make_tokenizer(["<video>", "<audio>"], {"image_token": "<image>"})
+    config = tf.Gemma4UnifiedConfig(
         vision_config={
-            "hidden_size": 16,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": 32,
-            "patch_size": 8,
-            "vision_output_dim": 24,
-            "projector_input_dim": 24,
-            "projector_output_dim": 24,
+            "patch_size": 4,
+            "pooling_kernel_size": 2,
+            "mm_embed_dim": 16,
+            "mm_posemb_size": 16,
+            "output_proj_dims": 16,
         },
+        audio_config=None,
         text_config=decoder(
             tokenizer,
-            num_hidden_layers=3,
             head_dim=8,
-            intermediate_size_mlp=48,
-            num_local_experts=2,
-            moe_layers=[1],
-            attention_chunk_size=32,
-            no_rope_layers=[1, 0, 1],
+            global_head_dim=8,
+            num_global_key_value_heads=2,
+            attention_k_eq_v=True,
+            sliding_window=32,
+            layer_types=["sliding_attention", "full_attention"],
         ),
-        image_token_index=tokenizer.image_token_id,
+        image_token_id=tokenizer.image_token_id,
+        video_token_id=tokenizer.convert_tokens_to_ids("<video>"),
+        audio_token_id=tokenizer.convert_tokens_to_ids("<audio>"),
     )
-    model = random_model(tf.Llama4ForConditionalGeneration, config, tokenizer)
-    return model, prompt(tokenizer.image_token_id, [4, 4, 4], pixel_values=_pixels(3, 3, 32, 32))
+    model = random_model(tf.Gemma4UnifiedForConditionalGeneration, config, tokenizer)
+    places = torch.stack(
+        torch.meshgrid(torch.arange(4), torch.arange(4), indexing="xy"), dim=-1
+    ).reshape(1, 16, 2)
+    made = prompt(
+        tokenizer.image_token_id,
+        [16, 16, 16],
+        pixel_values=pixels(3, 16, 192),
+        image_position_ids=places.expand(3, -1, -1),
+    )
+    visual = (made.inputs["input_ids"] == tokenizer.image_token_id).long()
+    return model, Prompt(made.inputs | {"mm_token_type_ids": visual}, made.spans)
 
 
-def kimi_k25() -> Bare:
-    """Latent attention: a head's keys are wider than its values."""
-    tokenizer = make_tokenizer(["<video>"], {"image_token": "<|media_pad|>"})
-    config = tf.Kimi_K25Config(
+def muse_glimmer() -> Bare:
+    """Sliding layers with rotary positions, full layers without; scaled queries and keys."""
+    tokenizer = make_tokenizer(["<video>"], {"image_token": "<image>"})
+    config = tf.MuseGlimmerConfig(
         vision_config={
             "hidden_size": 16,
             "intermediate_size": 24,
             "num_hidden_layers": 2,
             "num_attention_heads": 2,
             "patch_size": 8,
-            "pos_emb_height": 8,
-            "pos_emb_width": 8,
+            "pos_emb_height": 4,
+            "pos_emb_width": 4,
         },
         text_config=decoder(
             tokenizer,
-            model_type="deepseek_v3",
-            num_key_value_heads=4,
-            kv_lora_rank=8,
-            q_lora_rank=8,
-            qk_rope_head_dim=4,
-            qk_nope_head_dim=8,
-            v_head_dim=8,
-            n_routed_experts=4,
-            n_group=1,
-            topk_group=1,
-            num_experts_per_tok=2,
-            moe_intermediate_size=16,
-            first_k_dense_replace=1,
+            head_dim=8,
+            sliding_window=32,
+            layer_types=["sliding_attention", "full_attention"],
         ),
-        projection_hidden_size=16,
+        out_hidden_size=64,
+        projector_hidden_size=24,
         image_token_id=tokenizer.image_token_id,
         video_token_id=tokenizer.convert_tokens_to_ids("<video>"),
     )
-    model = random_model(tf.Kimi_K25ForConditionalGeneration, config, tokenizer)
-    grids = torch.tensor([[1, 4, 4], [1, 2, 4], [1, 4, 2]])
+    model = random_model(tf.MuseGlimmerForConditionalGeneration, config, tokenizer)
+    return model, gridded(tokenizer.image_token_id, 3 * 2 * 8 * 8)
+
+
+def minicpm_ocr() -> Bare:
+    """A hybrid decoder; the pixels of all images lie in one row."""
+    tokenizer = make_tokenizer(["<video>"], {"image_token": "<image>"})
+    config = tf.MiniCPMOcrConfig(
+        vision_config={
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": 32,
+            "patch_size": 4,
+            "insert_layer_id": 0,
+        },
+        text_config=decoder(
+            tokenizer,
+            model_type="qwen3_5_text",
+            head_dim=16,
+            layer_types=["linear_attention", "full_attention"],
+            linear_key_head_dim=8,
+            linear_value_head_dim=8,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+        ),
+        insert_layer_id=0,
+        image_token_id=tokenizer.image_token_id,
+        video_token_id=tokenizer.convert_tokens_to_ids("<video>"),
+    )
+    model = random_model(tf.MiniCPMOcrForConditionalGeneration, config, tokenizer)
+    sizes = torch.tensor([[4, 4], [2, 4], [4, 2]], dtype=torch.int32)
+    patches = sizes.prod(dim=1)
     return model, prompt(
         tokenizer.image_token_id,
-        (grids.prod(dim=1) // 4).tolist(),
-        pixel_values=_pixels(int(grids.prod(dim=1).sum()), 3, 8, 8),
-        image_grid_thw=grids,
+        (patches // 4).tolist(),
+        pixel_values=pixels(1, 3, 4, 4 * int(patches.sum())),
+        target_sizes=sizes,
     )
+
+
+def molmo2() -> Bare:
+    """Features are added to the placeholder's embedding; all image tokens see each other."""
+    tokenizer = make_tokenizer(names={"image_token": "<im_patch>"})
+    config = tf.Molmo2Config(
+        vision_config={
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "image_size": [32, 32],
+            "patch_size": 8,
+        },
+        adapter_config={
+            "vision_feature_layer": [1, 0],
+            "hidden_size": 16,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "intermediate_size": 24,
+            "text_hidden_size": 32,
+        },
+        text_config=decoder(tokenizer, head_dim=8, additional_vocab_size=0),
+        image_patch_id=tokenizer.image_token_id,
+    )
+    model = random_model(tf.Molmo2ForConditionalGeneration, config, tokenizer)
+    pooling = torch.arange(48).reshape(12, 4)  # each token pools four patches
+    made = prompt(
+        tokenizer.image_token_id,
+        [4, 4, 4],
+        pixel_values=pixels(3, 16, 192),
+        image_token_pooling=pooling,
+        image_grids=torch.tensor([[2, 2, 0, 0]] * 3),
+        image_num_crops=torch.ones(3, dtype=torch.long),
+    )
+    visual = (made.inputs["input_ids"] == tokenizer.image_token_id).long()
+    return model, Prompt(made.inputs | {"mm_token_type_ids": visual}, made.spans)

@@ -180,11 +180,27 @@ def qwen4_exp() -> Pair:
             indexer_n_heads=8,
             indexer_kv_heads=1,
             indexer_head_dim=8,
-            indexer_budget=48,
+            indexer_budget=64,
             indexer_compress_ratio=4,
             rope_parameters=MROPE | {"mrope_interleaved": True, "partial_rotary_factor": 0.5},
         ),
         **_ids(tokenizer),
     )
     model = random_model(tf.Qwen4ExpForConditionalGeneration, config, tokenizer)
+    return model, _processor(tf.Qwen3VLProcessor, tokenizer)
+
+
+def cosmos3_omni() -> Pair:
+    """Qwen3-VL's reader, as part of a world model."""
+    tokenizer = make_tokenizer(names=NAMES)
+    config = tf.Cosmos3OmniConfig(
+        vision_config=TOWER
+        | {"depth": 3, "hidden_size": 16, "intermediate_size": 24, "out_hidden_size": 32}
+        | {"num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]},
+        text_config=decoder(
+            tokenizer, head_dim=8, rope_parameters=MROPE | {"mrope_interleaved": True}
+        ),
+        **_ids(tokenizer),
+    )
+    model = random_model(tf.Cosmos3OmniForConditionalGeneration, config, tokenizer)
     return model, _processor(tf.Qwen3VLProcessor, tokenizer)

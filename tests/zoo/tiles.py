@@ -8,6 +8,19 @@ from lookright.processors import compose_processor
 from zoo.text import chat_template, make_tokenizer
 from zoo.tiny import VISION, decoder, random_model
 
+#: A tower of the SAM kind: 64 x 64 pixels become 2 x 2 tokens.
+SAM = {
+    "hidden_size": 16,
+    "output_channels": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 64,
+    "patch_size": 8,
+    "mlp_dim": 24,
+    "window_size": 4,
+    "global_attn_indexes": [1],
+}
+
 Pair = tuple[tf.PreTrainedModel, tf.ProcessorMixin]
 
 
@@ -78,17 +91,7 @@ def got_ocr2() -> Pair:
     )
     processor.num_image_tokens = 4
     config = tf.GotOcr2Config(
-        vision_config={
-            "hidden_size": 16,
-            "output_channels": 8,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": 64,
-            "patch_size": 8,
-            "mlp_dim": 24,
-            "window_size": 4,
-            "global_attn_indexes": [1],
-        },
+        vision_config=SAM,
         text_config=decoder(tokenizer, model_type="qwen2"),
         image_token_index=processor.image_token_id,
         image_seq_length=4,
@@ -141,3 +144,20 @@ def qianfan_ocr() -> Pair:
         image_seq_length=4,
     )
     return random_model(tf.QianfanOCRForConditionalGeneration, config, tokenizer), processor
+
+
+def pp_chart2table() -> Pair:
+    """GOT-OCR's model; the prompt holds every image token beforehand."""
+    tokenizer = make_tokenizer(["<img>", "</img>", "<imgpad>"])
+    processor = tf.PPChart2TableProcessor(
+        tf.PPChart2TableImageProcessorPil(size={"height": 64, "width": 64}),
+        tokenizer,
+        chat_template=chat_template("<img>" + "<imgpad>" * 4 + "</img>\n"),
+    )
+    config = tf.PPChart2TableConfig(
+        vision_config=SAM,
+        text_config=decoder(tokenizer, model_type="qwen2"),
+        image_token_index=tokenizer.convert_tokens_to_ids("<imgpad>"),
+        image_seq_length=4,
+    )
+    return random_model(tf.GotOcr2ForConditionalGeneration, config, tokenizer), processor

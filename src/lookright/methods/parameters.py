@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,7 +50,7 @@ def _k(value: Any) -> int | str:
 def _tau(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError("must be a number")
-    if not (math.isfinite(value) and value > 0):
+    if not 0 < value <= sys.float_info.max:
         raise ValueError("must be above 0 and finite")
     return float(value)
 

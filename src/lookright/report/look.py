@@ -6,6 +6,7 @@ one; what counts is said by lightness and in words, never by hue alone.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookright.errors import InputError
+from lookright.errors import InputError, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,15 +218,16 @@ def save_figure(figure: Figure, path: Path) -> None:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         try:
             figure.savefig(path)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{shown(str(path))}: cannot be written ({reason})") from None
 
 
 def check_figure_path(path: Path) -> None:
     """Refuse a name no figure can be saved under, before there is one."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: a figure's name must end in {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise InputError(f"{path}: there is no folder {path.parent}; make it first")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file in it")
