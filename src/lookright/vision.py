@@ -94,10 +94,12 @@ def _gathered(parts: Sequence[Tensor], device: torch.device) -> Tensor:
     """The parts as one tensor on the device, never gathered on the CPU first."""
     if device.type == "cpu":
         return torch.cat(list(parts))
-    rows = [len(part) for part in parts]
-    whole = torch.empty((sum(rows), *parts[0].shape[1:]), dtype=parts[0].dtype, device=device)
-    for place, part in zip(whole.split(rows), parts, strict=True):
-        place.copy_(part)
+    rows = sum(len(part) for part in parts)
+    whole = torch.empty((rows, *parts[0].shape[1:]), dtype=parts[0].dtype, device=device)
+    start = 0
+    for part in parts:
+        whole[start : start + len(part)].copy_(part)
+        start += len(part)
     return whole
 
 
