@@ -11,34 +11,28 @@ in this process on a tiny real model with random weights, which is built once.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import random
 import shutil
 import sys
 import tempfile
-import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-from huggingface_hub import constants
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from lookright import InputError, Model
+from in_process import SICK, TINY, called, loaded, tiny_models
+from lookright import InputError
 from lookright.cli import main as lookright
-
-TINY, SICK = "tiny", "nan"  # names of the models there are; the second answers NaN
 
 
 @dataclass(frozen=True)
@@ -382,61 +376,27 @@ def calibrate(ground: Ground, benchmark: Path | None = None) -> list[str]:
 # -- running --------------------------------------------------------------------------------------
 
 
-def models() -> dict[str, Model]:
-    """A tiny real model, and one whose last matrix holds NaN."""
-    from zoo import build
-
-    hf, processor = build("llava")
-    sick, _ = build("llava")
-    sick.get_output_embeddings().weight.data.fill_(float("nan"))
-    return {
-        TINY: Model.wrap(hf, processor, name=TINY),
-        SICK: Model.wrap(sick, processor, name=SICK, self_check=False),
-    }
-
-
 def run(arguments: list[str], kind: str) -> Outcome:
     """One command in this process, as the shell would start it."""
-    out, err = io.StringIO(), io.StringIO()
-    code: int | str | None = 0
-    failure = ""
-    with patch.object(sys, "argv", ["lookright", *arguments]):
-        try:
-            with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
-                lookright()
-        except SystemExit as end:
-            code = end.code or 0
-        except BaseException:
-            code, failure = None, traceback.format_exc()
-    said = err.getvalue()
+    ended = called(lookright, arguments)
+    failure = ended.trace
     if not failure:
-        if "Traceback" in said:
-            failure = said
-        elif code not in (0, 2):
-            failure = f"exit code {code}: {said}"
-        elif code == 2 and not said.strip():
+        if "Traceback" in ended.err:
+            failure = ended.err
+        elif ended.code not in (0, 2):
+            failure = f"exit code {ended.code}: {ended.err}"
+        elif ended.code == 2 and not ended.err.strip():
             failure = "exit code 2 without a word"
-        elif code == 2 and out.getvalue().strip():
-            failure = f"exit code 2 after an answer: {out.getvalue()}"
-    return Outcome(tuple(arguments), kind, code, said, failure)
+        elif ended.code == 2 and ended.out.strip():
+            failure = f"exit code 2 after an answer: {ended.out}"
+    return Outcome(tuple(arguments), kind, ended.code, ended.err, failure)
 
 
 def fuzz(
     inputs: int, seed: int, kinds: tuple[Callable[[Ground], list[str]], ...] = KINDS
 ) -> Iterator[Outcome]:
     """Run so many malformed commands, the kinds in turn."""
-    ready = models()
-    load = Model.load
-
-    def loaded(name: str, **options: Any) -> Model:
-        return ready[name] if name in ready else load(name, **options)
-
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        chdir(folder),
-        patch.object(constants, "HF_HUB_OFFLINE", True),  # unknown names are not looked up
-        patch.object(Model, "load", loaded),
-    ):
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), loaded(tiny_models()):
         ground = Ground(Path(folder), seed)
         first = calibrate(ground)
         first[-1] = str(ground.calibration)

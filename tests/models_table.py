@@ -13,13 +13,12 @@ import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-from asking import SLOW, asked, prompt_of, question, stock_inputs
+from asking import asked, prompt_of, question, stock_inputs
 from lookright.backbone import Backbone, Reading
 from lookright.candidates import Trie, build_trie
 from lookright.families import ALONE, REFUSED
@@ -170,7 +169,7 @@ def _remarks(model_type: str, backbone: Backbone) -> list[str]:
     elif not asked(model_type).encoder.copies:
         remarks.append("images encoded with every prompt")
     if model_type in ALONE:
-        remarks.append("asked one prompt at a time")
+        remarks.append(ALONE[model_type])
     return remarks
 
 
@@ -202,7 +201,8 @@ prompt from the processor. Three differences are taken, the largest of each, and
 - *attention*: the last prompt token's attention on each image, head by head and token by token, in
   every layer that attends to tokens;
 - *scores*: the log-probabilities of the candidates;
-- *batch*: both of them in a left-padded batch, against the same prompt alone.
+- *batch*: both of them in a left-padded batch, against the same prompt alone. Where this says
+  *alone*, prompts are asked one at a time: the model's own code answers otherwise in a batch.
 
 Beyond the table, the tests compare the joint scores with brute force (4 and 12 numbers, letters,
 Roman numerals, words and a list of one's own; every prefix by a plain forward pass) to 1e-5, and
@@ -275,15 +275,15 @@ def page() -> str:
 
 def _row(model_type: str) -> str:
     found = measured(model_type)
-    cells = [_below(found.attention), _below(found.scores), _below(found.batch)]
-    return f"| {' | '.join([model_type, *cells, '; '.join(found.remarks)])} |".replace("  ", " ")
+    batch = "alone" if model_type in ALONE else _below(found.batch)
+    cells = [model_type, _below(found.attention), _below(found.scores), batch]
+    return f"| {' | '.join([*cells, '; '.join(found.remarks)])} |".replace("  ", " ")
 
 
 def _below(difference: float) -> str:
-    """The next power of ten, so that the table is the same on every machine, or nearly."""
-    return f"< 1e{min(-7, math.floor(math.log10(difference or 1e-30)) + 1):d}" if (
-        difference < 1e-7
-    ) else f"< 1e{math.floor(math.log10(difference)) + 1:d}"
+    """A power of ten above it, so that the table is the same on every machine, or nearly."""
+    power = math.ceil(math.log10(difference)) if difference > 1e-7 else -7
+    return f"< 1e{power}"
 
 
 def without_digits(text: str) -> str:
@@ -297,8 +297,11 @@ def main() -> None:
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8")
     for name in CHECKED:
-        found: Any = measured(name)
-        print(f"{name:24}", *(f"{value:.1e}" for value in vars(found).values() if value != found.remarks))
+        found = measured(name)
+        print(
+            f"{name:24}",
+            *(f"{value:.1e}" for value in vars(found).values() if value != found.remarks),
+        )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from lookright.model import Model
 from lookright.selfcheck import difference, stock_eager
 from lookright.settings import EvidenceSettings
 from zoo.gemma import paligemma
-from zoo.text import make_tokenizer
 from zoo.tiles import internvl
 from zoo.tiny import decoder, random_model
 
@@ -270,7 +269,9 @@ def test_sinks_and_softcaps_are_in_the_rows() -> None:
         instance = question()
         (bent,) = model.evidence([instance], [(0, 1, 2, 3)])
         for layer in model.backbone.decoder.layers:  # type: ignore[union-attr]
-            plain = None if bend == "attn_logit_softcapping" else nn.Parameter(torch.full((4,), -50.0))
+            plain = (
+                None if bend == "attn_logit_softcapping" else nn.Parameter(torch.full((4,), -50.0))
+            )
             setattr(layer.self_attn, bend, plain)  # type: ignore[union-attr]
         (plain_evidence,) = model.evidence([instance], [(0, 1, 2, 3)])
         assert np.abs(bent.attention - plain_evidence.attention).max() > 1e-3

@@ -117,7 +117,9 @@ def test_two_instances_of_one_name_are_two_instances() -> None:
 def test_an_order_shows_what_an_instance_in_that_order_shows() -> None:
     model = asked("qwen2_5_vl")
     instance, order = question(1), (2, 0, 3, 1)
-    reordered = Instance("other", tuple(instance.images[k] for k in order), caption=instance.caption)
+    reordered = Instance(
+        "other", tuple(instance.images[k] for k in order), caption=instance.caption
+    )
     (found,) = model.evidence([instance], [order], maps=True)
     (expected,) = model.evidence([reordered], [(0, 1, 2, 3)], maps=True)
     np.testing.assert_array_equal(found.log_probs, expected.log_probs)
@@ -498,7 +500,7 @@ def test_unknown_devices_formats_and_attentions_are_sentences(
 def test_models_in_several_threads_do_not_disturb_each_other() -> None:
     """Two of their own, and one that two threads share."""
     instances = [question(1), question(2)] * 3
-    orders = cyclic_orders(4) + [(3, 1, 2, 0), (0, 2, 1, 3)]
+    orders = [*cyclic_orders(4), (3, 1, 2, 0), (0, 2, 1, 3)]
     own, shared = fresh("llava", vision_cache=0), fresh("qwen2_vl", vision_cache=0)
     expected = {model: model.evidence(instances, orders) for model in (own, shared)}
     found: list[tuple[Model, list[Evidence]]] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -102,7 +102,13 @@ def test_more_is_darker_also_without_colour() -> None:
     light = [luminance(colour) for colour in RAMP]
     assert light == sorted(light, reverse=True)
     assert contrast(RAMP[0], RAMP[-1]) > 10
-    assert contrast(INK, QUIET) > 2
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#0d1117"])
+def test_what_stands_back_is_fainter_than_what_stands_out_on_any_page(page: str) -> None:
+    *grey, alpha = to_rgba(QUIET)
+    seen = [alpha * g + (1 - alpha) * p for g, p in zip(grey, to_rgb(page), strict=True)]
+    assert 1.3 < contrast(to_hex(seen), page) < 0.6 * contrast(INK, page)
 
 
 def test_numbers_can_be_read_on_every_tile() -> None:

@@ -14,7 +14,7 @@ from asking import QUIET, asked, fresh, question
 from lookright import attention, backbone, selfcheck, vision
 from lookright.errors import InputError
 from lookright.model import Model
-from lookright.selfcheck import BOUNDS, check_backbone, difference, eager
+from lookright.selfcheck import BOUNDS, check_backbone, eager
 from lookright.settings import EvidenceSettings
 
 pytestmark = QUIET
@@ -67,8 +67,8 @@ def test_a_probe_that_takes_another_scale_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_a_head_read_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = backbone.Backbone.logits
-    monkeypatch.setattr(backbone.Backbone, "logits", lambda self, *args: own(self, *args) * 1.1)
+    own = backbone.candidate_logits
+    monkeypatch.setattr(backbone, "candidate_logits", lambda *args: own(*args) * 1.1)
     assert refused(asked("llava"), "log-probabilities") > 1e-3
 
 
@@ -103,7 +103,7 @@ def test_attention_that_asks_no_interface_is_refused_by_its_layer() -> None:
     model = fresh("llava", self_check=True)
     layer = model.backbone.decoder.layers[1].self_attn  # type: ignore[index,union-attr]
     layer.forward = own_attention(layer)  # type: ignore[assignment,arg-type]
-    with pytest.raises(InputError, match="llava: layer 1 .* delivered no attention row"):
+    with pytest.raises(InputError, match=r"llava: layer 1 .* delivered no attention row"):
         model.evidence([question()], [(0, 1, 2, 3)])
 
 
@@ -127,7 +127,14 @@ def test_who_skips_the_check_gets_what_there_is(monkeypatch: pytest.MonkeyPatch)
 
 def test_eager_attention_lasts_as_long_as_the_check() -> None:
     model = asked("gemma3")
-    with pytest.raises(KeyError), eager(model.backbone):
-        assert model.backbone.attention == "eager"
-        raise KeyError
+    within = []
+
+    def fail() -> None:
+        with eager(model.backbone):
+            within.append(model.backbone.attention)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert within == ["eager"]
     assert model.backbone.attention == "sdpa"

@@ -99,9 +99,7 @@ def test_delimited_spans_of_real_prompts_begin_and_end_with_their_markers(
 ) -> None:
     model = asked(model_type)
     plain = prompt_of(model, question(), (3, 1, 0, 2))
-    prompt = prompt_of(
-        model, question(), (3, 1, 0, 2), EvidenceSettings(image_tokens="delimited")
-    )
+    prompt = prompt_of(model, question(), (3, 1, 0, 2), EvidenceSettings(image_tokens="delimited"))
     names = model.encoder.tokenizer.convert_ids_to_tokens(prompt.tokens)
     assert prompt.tokens == plain.tokens
     for position in range(4):

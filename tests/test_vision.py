@@ -248,13 +248,21 @@ def test_images_of_equal_shape_but_other_sizes_of_many_tiles_are_not_merged() ->
 
 
 def test_served_features_are_served_while_inside_alone() -> None:
-    tower = Tower()
-    with pytest.raises(KeyError), served(tower, "made before"):
-        assert tower.get_image_features(1, 2) == "made before"  # type: ignore[arg-type]
+    tower: Any = Tower()
+    own = inspect.signature(tower.get_image_features)
+    with served(tower, "made before"):
+        assert tower.get_image_features(1, 2) == "made before"
         with served(tower, "made later"):
-            assert tower.get_image_features() == "made later"  # type: ignore[call-arg]
-        assert tower.get_image_features() == "made before"  # type: ignore[call-arg]
-        raise KeyError
+            assert tower.get_image_features() == "made later"
+            assert inspect.signature(tower.get_image_features) == own
+        assert tower.get_image_features() == "made before"
+
+    def fail() -> None:
+        with served(tower, "made before"):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert "get_image_features" not in tower.__dict__
     assert tower.calls == []
 

@@ -12,7 +12,7 @@ would miss what some models do only under the names "sdpa" and "eager".
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lookright.errors import InputError
+from lookright.softened import Softening
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
 
@@ -114,8 +115,13 @@ _BENDS = ("scaling", "sliding_window", "softcap", "position_bias", "s_aux")
 
 
 @contextmanager
-def probing(decoder: nn.Module, base: str, probe: Probe) -> Iterator[Probe]:
-    """Watch the attention layers of `decoder`, whose attention is `base`, while inside."""
+def probing(
+    decoder: nn.Module, base: str, probe: Probe, softening: Softening | None = None
+) -> Iterator[Probe]:
+    """Watch the attention layers of `decoder`, whose attention is `base`, while inside.
+
+    With `softening`, every second layer attends by a softened mask.
+    """
     watched = {id(module) for module in decoder.modules()}
 
     def watching(
@@ -129,6 +135,9 @@ def probing(decoder: nn.Module, base: str, probe: Probe) -> Iterator[Probe]:
         layer = getattr(module, "layer_idx", None)
         if id(module) not in watched or layer is None:
             return own(module)(module, query, key, value, attention_mask, **options)
+        if softening is not None and softening.applies(layer):
+            causal = base != "eager" and _is_causal(module, options)
+            attention_mask = softening.mask(attention_mask, query, causal)
         if base == "eager":
             output, weights = _eager_by_rows(
                 own(module), module, query, key, value, attention_mask, options
@@ -155,6 +164,12 @@ def probing(decoder: nn.Module, base: str, probe: Probe) -> Iterator[Probe]:
                 ALL_ATTENTION_FUNCTIONS.pop(base)
             else:
                 ALL_ATTENTION_FUNCTIONS[base] = previous
+
+
+def _is_causal(module: nn.Module, options: Mapping[str, Any]) -> bool:
+    """Whether SDPA without a mask hides later tokens here, by its own rule."""
+    said = options.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if said is None else said)
 
 
 def attention_layers(decoder: nn.Module) -> tuple[int, ...]:

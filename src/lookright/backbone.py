@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from lookright.attention import ONE_PASS, Probe, attention_layers, collected, probing
-from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tokens
+from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tokens, penalised
 from lookright.errors import InputError
 from lookright.families import check_family
+from lookright.head import Said, candidate_logits, find_head, heard
 from lookright.vision import Features, encode, join, served
 
 
@@ -50,7 +51,7 @@ class Backbone:
         self.layers = attention_layers(self.decoder)
         if not self.layers:
             raise InputError(f"{self.family} models give no evidence: no attention layer was found")
-        self.head = _head(hf, self.decoder)
+        self.head = find_head(hf, self.decoder)
         self.image_token = _image_token(hf.config)
         self._parameters = inspect.signature(hf.forward).parameters
         self._three_axes = any(
@@ -81,6 +82,12 @@ class Backbone:
         ends = getattr(config, "eos_token_id", None)
         ends = tokenizer.eos_token_id if ends is None else ends
         return [] if ends is None else list(ends) if isinstance(ends, list) else [ends]
+
+    @property
+    def repetition_penalty(self) -> float:
+        """What its generation config lowers tokens of the prompt by; 1.0 where it says nothing."""
+        config = getattr(self.hf, "generation_config", None)
+        return float(getattr(config, "repetition_penalty", None) or 1.0)
 
     def check_length(self, tokens: int, what: str) -> None:
         limit = getattr(self.text_config, "max_position_embeddings", None)
@@ -119,12 +126,16 @@ class Backbone:
         trie: Trie,
         heads: bool = False,
         tokens: bool = False,
+        penalty: float = 1.0,
     ) -> Reading:
-        """One pass over the prompts, and where candidates share a first token one more step."""
+        """One pass over the prompts, and where candidates share a first token one more step.
+
+        `penalty` lowers the logits of candidates that stand in the prompt, as `generate` does.
+        """
         probe = Probe(regions.to(self.device), images, keep_heads=heads, keep_tokens=tokens)
         cache = DynamicCache(config=self.text_config) if trie.later else None
         with ONE_PASS, self._with_images(features), probing(self.decoder, self.attention, probe):
-            hidden, output, last = self._forward(
+            said, last = self._forward(
                 self._prepared(inputs),
                 use_cache=cache is not None,
                 past_key_values=cache,
@@ -133,10 +144,12 @@ class Backbone:
         per_node: list[Tensor] = [torch.empty(0)] * len(trie.nodes)
         for index, node in enumerate(trie.nodes):
             if not node.prefix:
-                logits = self.logits(hidden[:, -1], output, node_tokens(trie, node))
+                ids = node_tokens(trie, node)
+                logits = self._logits(said, slice(None), -1, ids)
+                logits = penalised(logits, ids, inputs["input_ids"], penalty)
                 per_node[index] = node_log_probs(trie, node, logits)
         if trie.later:
-            steps = self._later_nodes(inputs, cache, last, trie)
+            steps = self._later_nodes(inputs, cache, last, trie, penalty)
             for index, logits in zip(trie.later, steps, strict=True):
                 per_node[index] = node_log_probs(trie, trie.nodes[index], logits)
         return Reading(
@@ -160,21 +173,6 @@ class Backbone:
             rows = self.hf.generate(**moved, max_new_tokens=max_new_tokens, **options)
         return torch.as_tensor(rows)[:, moved["input_ids"].shape[1] :].cpu()
 
-    def logits(self, hidden: Tensor, output: Any, ids: Sequence[int]) -> Tensor:
-        """Logits of some vocabulary ids, the head's rows computed in float32. [batch, ids]."""
-        head = self.head
-        index = torch.tensor(ids, device=hidden.device)
-        if type(head) is not nn.Linear or head.weight.device.type == "meta":
-            return torch.as_tensor(output.logits)[:, -1, index.to(output.logits.device)].float()
-        rows = head.weight[index.to(head.weight.device)].float().to(hidden.device)
-        bias = None if head.bias is None else head.bias[index].float()
-        logits = nn.functional.linear(hidden.float(), rows, bias)
-        cap = getattr(self.text_config, "final_logit_softcapping", None)
-        if cap is not None:
-            logits = torch.tanh(logits / cap) * cap
-        logits = logits * (getattr(self.text_config, "logit_scale", None) or 1.0)
-        return logits / (getattr(self.text_config, "logits_scaling", None) or 1.0)
-
     # -- inside a pass ---------------------------------------------------------------------------
 
     def _prepared(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -185,16 +183,23 @@ class Backbone:
             moved["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
         return moved
 
-    def _forward(self, inputs: dict[str, Any], **options: Any) -> tuple[Tensor, Any, Tensor | None]:
-        """Hidden states before the head, the output, and the last positions the decoder saw."""
+    def _forward(self, inputs: dict[str, Any], **options: Any) -> tuple[Said, Tensor | None]:
+        """What the head said, and the last positions the decoder saw."""
         options = {k: v for k, v in options.items() if self.takes(k) or k == "use_cache"}
-        with _seen(self.head, self.decoder) as seen:
-            output = self.hf(**inputs, **options, return_dict=True)
-        positions = seen.get("positions")
-        return seen["hidden"], output, None if positions is None else positions[..., -1:]
+        with heard(self.head) as said, _positions(self.decoder) as positions:
+            said.logits = self.hf(**inputs, **options, return_dict=True).logits
+        return said, positions[-1][..., -1:] if positions else None
+
+    def _logits(self, said: Said, rows: slice, at: int, ids: Sequence[int]) -> Tensor:
+        return candidate_logits(self.head, self.text_config, said, rows, at, ids)
 
     def _later_nodes(
-        self, inputs: Mapping[str, Tensor], cache: Any, last: Tensor | None, trie: Trie
+        self,
+        inputs: Mapping[str, Tensor],
+        cache: Any,
+        last: Tensor | None,
+        trie: Trie,
+        penalty: float,
     ) -> list[Tensor]:
         """Logits at the nodes beyond the first token, all in one step on the prompt's cache."""
         nodes = [trie.nodes[index] for index in trie.later]
@@ -217,17 +222,15 @@ class Backbone:
             last = last.expand(*last.shape[:-2], batch, 1).repeat_interleave(count, -2)
             step["position_ids"] = last + 1 + torch.arange(depth, device=last.device)
         with ONE_PASS:
-            hidden, output, _ = self._forward(step, use_cache=True)
-        logits = []
+            said, _ = self._forward(step, use_cache=True)
+        found = []
         for index, node in enumerate(nodes):
-            own = slice(index, None, count)
-            at = len(node.prefix) - 1
-            logits.append(
-                self.logits(
-                    hidden[own, at], _Cut(output.logits[own, at : at + 1]), node_tokens(trie, node)
-                )
-            )
-        return logits
+            ids = node_tokens(trie, node)
+            logits = self._logits(said, slice(index, None, count), len(node.prefix) - 1, ids)
+            prefix = torch.tensor([node.prefix] * batch)
+            heard = torch.cat([inputs["input_ids"], prefix], 1)
+            found.append(penalised(logits, ids, heard, penalty))
+        return found
 
     @contextmanager
     def _with_images(self, features: Sequence[Features] | None) -> Iterator[None]:
@@ -237,41 +240,20 @@ class Backbone:
             yield
 
 
-@dataclass(frozen=True)
-class _Cut:
-    logits: Tensor
-
-
 @contextmanager
-def _seen(head: nn.Module, decoder: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """What goes into the head, and the positions that go into the decoder."""
-    seen: dict[str, Tensor] = {}
+def _positions(decoder: nn.Module) -> Iterator[list[Tensor]]:
+    """The positions that go into the decoder while inside, where it is given any."""
+    seen: list[Tensor] = []
 
-    def at_head(_: nn.Module, args: tuple[Any, ...]) -> None:
-        seen["hidden"] = args[0]
-
-    def at_decoder(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def see(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         if isinstance(named.get("position_ids"), Tensor):
-            seen["positions"] = named["position_ids"]
+            seen.append(named["position_ids"])
 
-    hooks = [
-        head.register_forward_pre_hook(at_head),
-        decoder.register_forward_pre_hook(at_decoder, with_kwargs=True),
-    ]
+    hook = decoder.register_forward_pre_hook(see, with_kwargs=True)
     try:
         yield seen
     finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _head(hf: Any, decoder: Any) -> nn.Module:
-    """What makes logits of the decoder's last states."""
-    for part in (hf, decoder):  # some keep it within their language model
-        head = part.get_output_embeddings() if hasattr(part, "get_output_embeddings") else None
-        if isinstance(head, nn.Module):
-            return head
-    raise InputError(f"{hf.config.model_type} models give no evidence: no output head was found")
+        hook.remove()
 
 
 def _image_token(config: Any) -> int:
@@ -286,12 +268,21 @@ def _image_token(config: Any) -> int:
 def load_config(name: str, revision: str | None, trust_remote_code: bool) -> Any:
     """A model's configuration; families that give no evidence are refused here, by name."""
     from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
     with _said_plainly(name):
         config = AutoConfig.from_pretrained(
             name, revision=revision, trust_remote_code=trust_remote_code
         )
     check_family(config)
+    if (
+        config.model_type not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+        and not trust_remote_code
+    ):
+        raise InputError(
+            f"{config.model_type} models give no evidence: transformers has no class for them "
+            "that reads images and writes text"
+        )
     return config
 
 
@@ -331,8 +322,11 @@ def load_backbone(
 def _said_plainly(name: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise InputError(f"cannot load the model {name!r}: {error}") from None
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"cannot load the model {name!r}: {reason}") from None
 
 
 def _base_attention(config: Any) -> str | None:

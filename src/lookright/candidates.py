@@ -37,9 +37,17 @@ class Trie:
 
 
 def build_trie(
-    identifiers: Sequence[str], tokens: Sequence[Sequence[int]], ends: Sequence[int]
+    identifiers: Sequence[str],
+    tokens: Sequence[Sequence[int]],
+    ends: Sequence[int],
+    *,
+    shared: bool = False,
 ) -> Trie:
-    """The trie of `tokens`, one sequence for each identifier, each followed by the end of turn."""
+    """The trie of `tokens`, one sequence for each identifier, each followed by the end of turn.
+
+    `shared`: beyond the first token every node is normalised over what may follow any of them, as
+    the released code does (from 20 numbers on that is more than may follow each).
+    """
     if not ends:
         raise InputError("the model names no end-of-turn token (generation_config.eos_token_id)")
     sequences = [(*map(int, sequence), END) for sequence in tokens]
@@ -63,6 +71,9 @@ def build_trie(
             if token not in children:
                 children.append(token)
     parting = {prefix: children for prefix, children in followers.items() if len(children) > 1}
+    if shared:
+        beyond = dict.fromkeys(token for p in parting if p for token in parting[p])
+        parting = {prefix: list(beyond) if prefix else parting[()] for prefix in parting}
     nodes = tuple(Node(p, tuple(parting[p])) for p in sorted(parting, key=lambda p: (len(p), p)))
     index = {node.prefix: number for number, node in enumerate(nodes)}
     paths = tuple(
@@ -95,11 +106,21 @@ def node_log_probs(trie: Trie, node: Node, logits: Tensor) -> Tensor:
 
 
 def joint_log_probs(trie: Trie, per_node: Sequence[Tensor]) -> Tensor:
-    """log P(c_k) for every candidate: the sum along its path. [batch, candidates]."""
-    return torch.stack(
-        [
-            torch.stack([per_node[node][:, child] for node, child in path]).sum(0)
-            for path in trie.paths
-        ],
-        -1,
-    )
+    """log P(c_k) for every candidate: the sum along its path. [batch, candidates].
+
+    They sum to 1 as they are, but for a shared normalisation, which leaves some over.
+    """
+    sums = [
+        torch.stack([per_node[node][:, child] for node, child in path]).sum(0)
+        for path in trie.paths
+    ]
+    return torch.stack(sums, -1).log_softmax(-1)
+
+
+def penalised(logits: Tensor, ids: Sequence[int], said: Tensor, penalty: float) -> Tensor:
+    """Logits [batch, ids], those of tokens in `said` [batch, tokens] lowered as by `generate`."""
+    if penalty == 1.0:
+        return logits
+    wanted = torch.tensor(ids, device=said.device)
+    heard = (said[:, :, None] == wanted).any(1).to(logits.device)
+    return torch.where(heard, torch.where(logits > 0, logits / penalty, logits * penalty), logits)

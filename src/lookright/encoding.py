@@ -34,6 +34,7 @@ class Piece:
 
     replacement: str  # what stands in the prompt's text in its place
     tensors: dict[str, Tensor]  # what the vision tower takes
+    visual: int  # how many visual tokens it has
 
     @property
     def bytes(self) -> int:
@@ -58,9 +59,17 @@ class Prompt:
 class Encoder:
     """A processor and what was found out about it."""
 
-    def __init__(self, processor: Any, image_token: int, token_types: bool) -> None:
-        """`token_types`: whether the model takes mm_token_type_ids."""
+    def __init__(
+        self,
+        processor: Any,
+        image_token: int,
+        token_types: bool,
+        released: Callable[[int], dict[str, Any]] = lambda n: {},
+    ) -> None:
+        """`token_types`: whether the model takes mm_token_type_ids; `released`: the image options
+        the released code gives this family for n images."""
         self.processor = processor
+        self._released = released
         self._options = {"return_mm_token_type_ids": True} if token_types else {}
         self.tokenizer = processor.tokenizer
         self._lock = RLock()
@@ -94,15 +103,17 @@ class Encoder:
         self._check_words(instance)
         text = self.render(instance, settings)
         images = tuple(hashes[index] for index in order)
-        keys = tuple(f"{h}/{settings.image_size}/{settings.processor_options}" for h in images)
         options = settings.processor_kwargs
+        if settings.scoring == "released":
+            options = self._released(len(order)) | options
+        keys = tuple(f"{h}/{settings.image_size}/{options}" for h in images)
         if self.copies:
             pieces = tuple(
                 self._piece(key, loads[index], options)
                 for key, index in zip(keys, order, strict=True)
             )
             tokens = self._tokens(text, pieces)
-            counts = [self._visual_count(piece) for piece in pieces]
+            counts = [piece.visual for piece in pieces]
             whole: Mapping[str, Tensor] = {}
         else:
             pieces = ()
@@ -214,16 +225,27 @@ class Encoder:
         self, text: str, pictures: Sequence[Image.Image], options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The processor's own work on one whole prompt."""
-        with self._lock:
-            made = self.processor(
-                text=[text],
-                images=[list(pictures)] if self._nested else list(pictures),
-                images_kwargs=dict(options),
-                add_special_tokens=self._special_tokens_wanted(text),
-                return_text_replacement_offsets=True,
-                return_tensors="pt",
-                **self._options,
-            )
+        try:
+            with self._lock:
+                made = self.processor(
+                    text=[text],
+                    images=[list(pictures)] if self._nested else list(pictures),
+                    images_kwargs=dict(options),
+                    add_special_tokens=self._special_tokens_wanted(text),
+                    return_text_replacement_offsets=True,
+                    return_tensors="pt",
+                    **self._options,
+                )
+        except (
+            Exception
+        ) as error:  # whatever options it does not know make the processor stumble on
+            if not options or isinstance(error, InputError):
+                raise
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"settings, field 'processor_options': the processor fails with {dict(options)} "
+                f"({reason})"
+            ) from None
         return {name: value for name, value in made.items() if name != "labels"}
 
     def _piece(
@@ -243,7 +265,8 @@ class Encoder:
             for name, value in made.items()
             if isinstance(value, Tensor) and name not in (*_TEXT_KEYS, *self._token_keys)
         }
-        return Piece(record[0]["replacement"], tensors)
+        replacement = record[0]["replacement"]
+        return Piece(replacement, tensors, self._ids(replacement).count(self.image_token))
 
     def _tokens(self, text: str, pieces: Sequence[Piece]) -> list[int]:
         parts = text.split(self.placeholder)
@@ -256,9 +279,6 @@ class Encoder:
             piece.replacement + part for piece, part in zip(pieces, parts[1:], strict=True)
         )
         return self._ids(expanded, self._special_tokens_wanted(text))
-
-    def _visual_count(self, piece: Piece) -> int:
-        return sum(token == self.image_token for token in self._ids(piece.replacement))
 
     def _way_of_working(self) -> tuple[str, int]:
         """The placeholder of an image and how many copies make a piece; ("", 0): only whole.

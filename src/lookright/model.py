@@ -18,7 +18,7 @@ from lookright.candidates import Trie, build_trie
 from lookright.encoding import Encoder, Prompt
 from lookright.errors import EvidenceWarning, InputError
 from lookright.evidence import Evidence, instance_hash
-from lookright.families import ALONE
+from lookright.families import ALONE, released_options
 from lookright.identifiers import identifiers_for
 from lookright.images import Picture, read
 from lookright.instance import Instance, Order, check_order
@@ -61,7 +61,12 @@ class Model:
         self.backbone = backbone
         self.name = name
         self.revision = revision or backbone.fingerprint()
-        self.encoder = Encoder(processor, backbone.image_token, backbone.takes("mm_token_type_ids"))
+        self.encoder = Encoder(
+            processor,
+            backbone.image_token,
+            backbone.takes("mm_token_type_ids"),
+            partial(released_options, backbone.family),
+        )
         self.batch_tokens = batch_tokens or (8192 if backbone.device.type == "cuda" else 2048)
         self.vision = FeatureCache(vision_cache)
         self._check_due = self_check
@@ -291,7 +296,14 @@ class Model:
         inputs, regions = self.encoder.collate(batch)
         trie = self._trie(batch[0], settings)
         reading = self.backbone.read(
-            inputs, self._features(batch), regions, len(batch[0].order), trie, heads, maps
+            inputs,
+            self._features(batch),
+            regions,
+            len(batch[0].order),
+            trie,
+            heads,
+            maps,
+            self.backbone.repetition_penalty if settings.scoring == "released" else 1.0,
         )
         found = []
         for index, prompt in enumerate(batch):
@@ -369,7 +381,8 @@ class Model:
             lead, after = self.encoder.answer_lead(prompt.instance, settings)
             tokens = [self.encoder.answer_tokens(tail, lead + name) for name in names]
             ends = {*self.backbone.ends(self.encoder.tokenizer), *after}
-            self._tries[key] = build_trie(names, tokens, sorted(ends))
+            shared = settings.scoring == "released"
+            self._tries[key] = build_trie(names, tokens, sorted(ends), shared=shared)
         return self._tries[key]
 
     def _check_once(self, settings: EvidenceSettings) -> None:

@@ -10,14 +10,15 @@ _CROSS = "its text reaches the image through cross-attention layers, never among
 _QUERIES = "a query transformer sums up one image ahead of the prompt: several have no tokens there"
 _ENCODER = "it is an encoder-decoder: the answer is not said by the tokens that see the images"
 _ONE = "its processor takes one image with a prompt"
+_ROW = "the pixels of all its images lie in one row"
 
 #: model_type -> why its prompts are asked one at a time.
-_ROW = "the pixels of all its images lie in one row"
 ALONE = {
     "hunyuan_vl": "an axis of its positions numbers the images of a batch, not those of a prompt",
     "minicpm_ocr": _ROW,
     "minicpmv4_6": _ROW,
     "minicpmv4_7": _ROW,
+    "minimax_m3_vl": "it picks tokens in blocks that are counted from where the padding begins",
 }
 
 #: model_type -> why its evidence cannot be had, whatever its weights.
@@ -53,3 +54,8 @@ def check_family(config: Any) -> None:
         reason = _ENCODER
     if reason is not None:
         raise InputError(f"{config.model_type} models give no evidence: {reason}")
+
+
+def released_options(family: str, n: int) -> dict[str, Any]:
+    """The image processor's options with which the released code shows n images to a family."""
+    return {"max_patches": min(12, max(1, 28 // n))} if family == "internvl" else {}

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 #: Words: as dark on white as they are light on a dark page (about 4.3 to 1 on both).
 WORDS = "#7a7a7a"
-#: What stands out, what stands back, and hairlines.
-INK, QUIET, HAIR = "#2f6fb5", "#a9adb3", "#8a8a8a80"
+#: What stands out, what stands back on any page (half transparent), and hairlines.
+INK, QUIET, HAIR = "#2f6fb5", "#7a7a7a73", "#7a7a7a80"
 #: Little to much of anything, for tiles.
 RAMP = ("#dfe9f4", "#9cc0e2", "#4f8cc9", "#22589c", "#0f2f5f")
 

@@ -106,7 +106,7 @@ def confusion(
     matrices: Mapping[str, Floats],  # name -> [N, N] percent of the target's position
     *,
     identifiers: Sequence[str] | None = None,
-    title: str = "Answers by the target's position, in percent",
+    title: str = "Answers by position, in percent",
 ) -> Figure:
     """What was chosen when the target stood at each position, a panel for each method."""
     known = _known(matrices)
@@ -123,7 +123,7 @@ def recall_by_position(
     recalls: Mapping[str, Floats],  # name -> [N] percent
     *,
     identifiers: Sequence[str] | None = None,
-    title: str = "Right answers by the target's position, in percent",
+    title: str = "Recall by position, in percent",
 ) -> Figure:
     """How evenly each method is right: a panel for each, the others faint behind it."""
     known = _known(recalls)
@@ -134,7 +134,7 @@ def recall_by_position(
     for axis, (name, recall) in zip(axes, known.items(), strict=False):
         for other, behind in known.items():
             if other != name:
-                axis.plot(places, behind, color=QUIET, linewidth=0.8, alpha=0.55, zorder=1)
+                axis.plot(places, behind, color=QUIET, linewidth=0.8, zorder=1)
         axis.axhline(100 / n, color=WORDS, linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
         axis.plot(places, recall, color=INK, linewidth=2, marker="o", markersize=4.5, zorder=3)
         _mark_ends(axis, recall)
