@@ -34,6 +34,7 @@ LAYERS = (
     "store",
     "collect",
     "candidates",
+    "softened",
     "attention",
     "spans",
     "families",

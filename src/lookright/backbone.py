@@ -18,6 +18,7 @@ from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tok
 from lookright.errors import InputError
 from lookright.families import check_family
 from lookright.head import Said, candidate_logits, find_head, heard
+from lookright.softened import Softening
 from lookright.vision import Features, encode, join, served
 
 
@@ -127,14 +128,18 @@ class Backbone:
         heads: bool = False,
         tokens: bool = False,
         penalty: float = 1.0,
+        sofa_sigma: float | None = None,
     ) -> Reading:
         """One pass over the prompts, and where candidates share a first token one more step.
 
-        `penalty` lowers the logits of candidates that stand in the prompt, as `generate` does.
+        `penalty` lowers the logits of candidates that stand in the prompt, as `generate` does;
+        `sofa_sigma` softens the masks between visual tokens.
         """
+        softening = None if sofa_sigma is None else self._softening(inputs, sofa_sigma)
         probe = Probe(regions.to(self.device), images, keep_heads=heads, keep_tokens=tokens)
         cache = DynamicCache(config=self.text_config) if trie.later else None
-        with ONE_PASS, self._with_images(features), probing(self.decoder, self.attention, probe):
+        watched = probing(self.decoder, self.attention, probe, softening)
+        with ONE_PASS, self._with_images(features), watched:
             said, last = self._forward(
                 self._prepared(inputs),
                 use_cache=cache is not None,
@@ -182,6 +187,19 @@ class Backbone:
             mask = moved["attention_mask"]
             moved["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
         return moved
+
+    def _softening(self, inputs: Mapping[str, Tensor], sigma: float) -> Softening:
+        if self.attention not in ("sdpa", "eager"):
+            raise InputError(
+                f"settings, field 'sofa_sigma': {self.attention} attention takes no mask to soften;"
+                " load the model with base_attention='sdpa'"
+            )
+        if not any(Softening.applies(layer) for layer in self.layers):
+            raise InputError(
+                f"settings, field 'sofa_sigma': {self.family} attends in the layers "
+                f"{', '.join(map(str, self.layers))} only, and SoFA softens layers 0, 2, 4, ..."
+            )
+        return Softening(inputs["input_ids"].to(self.device) == self.image_token, sigma)
 
     def _forward(self, inputs: dict[str, Any], **options: Any) -> tuple[Said, Tensor | None]:
         """What the head said, and the last positions the decoder saw."""

@@ -154,8 +154,6 @@ class Model:
         """The same, one list for each batch as it is computed, in the order asked."""
         settings = self.settings(settings)
         self._check_once(settings)
-        if settings.sofa_sigma is not None:
-            raise InputError("settings, field 'sofa_sigma': this version has no SoFA evidence")
         for batch in self._batches(instances, orders, settings, skip):
             yield self._halving(
                 batch, lambda part: self._evidence(part, settings, skip, heads=heads, maps=maps)
@@ -304,6 +302,7 @@ class Model:
             heads,
             maps,
             self.backbone.repetition_penalty if settings.scoring == "released" else 1.0,
+            settings.sofa_sigma,
         )
         found = []
         for index, prompt in enumerate(batch):
