@@ -13,7 +13,7 @@ QUICK := not slow and not testbed and not gpu
 SUITS := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow test-all coverage lint format clean
+.PHONY: help install test test-slow test-all coverage mutants lint format clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F '|' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,11 @@ test-all: install ## Run all tests; what this machine has no test bed or GPU for
 coverage: install ## Run the tests, and fail where they reach less than 95% of the lines
 	@$(RUN)/python -m pytest -m "$(QUICK)" --cov --cov-report=term-missing --cov-fail-under=95
 
+mutants: install ## Mutate calibration, methods and metrics; list what no test notices (long)
+	@$(PIP_INSTALL) mutmut
+	@$(RUN)/mutmut run
+	@$(RUN)/mutmut results
+
 lint: install ## Check style, format and types
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
@@ -64,5 +69,5 @@ format: install ## Write the format `make lint` asks for
 	@$(RUN)/ruff format .
 
 clean: ## Remove .venv and every cache and build folder
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf $(VENV) mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

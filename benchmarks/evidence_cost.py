@@ -3,12 +3,12 @@
     python benchmarks/evidence_cost.py --model FOLDER [-n 4] [--batch 4] [--photos FOLDER]
     python benchmarks/evidence_cost.py --model qwen2.5-vl-3b --random --device cuda --dtype bfloat16
 
-Both sides start from the same processed tensors on the CPU: the plain side is the stock model with SDPA,
-`use_cache=False` and `logits_to_keep=1`; the evidence side encodes the same pictures (no cache of
-features) and reads log-probabilities and attention out. They alternate, at least 20 pairs, more
-until the 95% interval of the median ratio is within 0.01 either way (or --pairs are done). Memory
-is the high-water mark over what was resident after loading and warming up, each side in a process
-of its own. Last, N cyclic orders of the same questions with the cache of features on.
+Both sides start from the same processed tensors on the CPU. The plain side is the stock model with
+SDPA, `use_cache=False` and `logits_to_keep=1`; the evidence side encodes the same pictures (no
+cache of features) and reads log-probabilities and attention out. They alternate, at least 20 pairs,
+more until the 95% interval of the median ratio is within 0.01 either way (or --pairs are done).
+Memory is the high-water mark over what was resident after loading and warming up, each side in a
+process of its own. Last, N cyclic orders of the same questions with the cache of features on.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def cyclic(sides: Sides, args: argparse.Namespace) -> dict[str, Any]:
     counted = model.vision.encoded
     together()
     encoded = model.vision.encoded - counted
-    pairs = [(seconds(together), seconds(apart)) for _ in range(5)]
+    pairs = [(seconds(together), seconds(apart)) for _ in range(3)]
     return {
         "orders": args.n,
         "images": args.n * args.batch,

@@ -37,26 +37,29 @@ from lookright.shards import Key
 from lookright.store import Store
 
 
-def make_benchmark(folder: Path, instances: int) -> None:
+def make_benchmark(folder: Path, instances: int, calibration: int = 0) -> None:
+    """Questions about noise; half of the pictures are for those to calibrate from."""
     draw = np.random.default_rng(0)
-    pictures = [Image.fromarray(draw.integers(0, 256, (32, 32, 3), np.uint8)) for _ in range(64)]
+    pictures = [Image.fromarray(draw.integers(0, 256, (32, 32, 3), np.uint8)) for _ in range(128)]
     for index, picture in enumerate(pictures):
         picture.save(folder / f"{index}.png")
-    chosen = [draw.choice(64, 4, replace=False) for _ in range(instances)]
-    write_benchmark(
-        folder,
-        [
+
+    def questions(name: str, count: int, first: int) -> list[Instance]:
+        chosen = [draw.choice(64, 4, replace=False) + first for _ in range(count)]
+        return [
             Instance(
-                f"q{i}", tuple(f"{folder}/{k}.png" for k in four), i % 4, f"picture number {i}"
+                f"{name}{i}", tuple(f"{folder}/{k}.png" for k in four), i % 4, f"picture number {i}"
             )
             for i, four in enumerate(chosen)
-        ],
-        root=folder,
+        ]
+
+    write_benchmark(
+        folder, questions("q", instances, 0), questions("c", calibration, 64), root=folder
     )
 
 
 def start(arguments: list[str], log: Path) -> int:
-    """A process that runs the command and notes the keys of every batch it computes; its id."""
+    """A process that runs a command and notes the keys of every batch it computes; its id."""
     child = os.fork()
     if child:
         return child
@@ -73,7 +76,7 @@ def start(arguments: list[str], log: Path) -> int:
         Model.evidence_iter = noted  # type: ignore[method-assign]
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
-        sys.argv = ["lookright", "evidence", *arguments]
+        sys.argv = ["lookright", *arguments]
         cli.main()
     except SystemExit as end:
         code = int(end.code or 0)
@@ -163,7 +166,8 @@ def main() -> None:
         place = Path(scratch)
         (place / "benchmark").mkdir()
         make_benchmark(place / "benchmark", args.instances)
-        asked = ["--model", args.model, "--benchmark", str(place / "benchmark"), "--device", "cpu"]
+        asked = ["evidence", "--model", args.model, "--benchmark", str(place / "benchmark")]
+        asked += ["--device", "cpu"]
         asked += ["--batch-tokens", str(args.batch_tokens)]
         child = start([*asked, "-o", str(place / "whole")], place / "whole.log")
         os.waitpid(child, 0)

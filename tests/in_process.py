@@ -9,13 +9,18 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
+import typer.main
 from huggingface_hub import constants
 
 from lookright import Model
 from zoo import build
+
+#: What typer makes of a command line; to make it anew would take half the time of a tiny command.
+_built_once = cache(typer.main.get_command)
 
 TINY, SICK = "tiny", "nan"  # names of the models there are; the second answers NaN
 
@@ -35,7 +40,10 @@ def called(entry: Callable[[], None], arguments: list[str]) -> Ended:
     out, err = io.StringIO(), io.StringIO()
     code: int | str | None = 0
     trace = ""
-    with patch.object(sys, "argv", ["lookright", *arguments]):
+    with (
+        patch.object(sys, "argv", ["lookright", *arguments]),
+        patch.object(typer.main, "get_command", _built_once),
+    ):
         try:
             with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
                 entry()

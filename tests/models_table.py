@@ -247,8 +247,9 @@ from lookright import Model
 model = Model.load("path/or/name")  # the check runs with the first model.evidence(...)
 ```
 
-`lookright doctor --model path/or/name` says the same before a long run. If the check fails, the
-numbers would have been wrong: please report the type, the message and the version of transformers.
+`lookright doctor --model path/or/name` says before any weights are loaded whether a type is refused
+and what a model of that size needs. If the self-check fails, the numbers would have been wrong:
+please report the type, the message and the version of transformers.
 `Model.load(..., self_check=False)` skips the check at your own risk.
 """
 
@@ -298,10 +299,7 @@ def main() -> None:
     PAGE.write_text(page(), encoding="utf-8")
     for name in CHECKED:
         found = measured(name)
-        print(
-            f"{name:24}",
-            *(f"{value:.1e}" for value in vars(found).values() if value != found.remarks),
-        )
+        print(f"{name:24} {found.attention:.1e} {found.scores:.1e} {found.batch:.1e}")
 
 
 if __name__ == "__main__":

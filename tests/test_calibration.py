@@ -98,7 +98,11 @@ def without_signal() -> EvidenceArray:
 
 
 def test_logits_without_signal_get_the_gain_1_and_a_warning() -> None:
-    with pytest.warns(EvidenceWarning, match="no signal of the target, and gamma is set to 1"):
+    said = (
+        "^calibration: no position is said more often when the target stands there than when it "
+        "does not: the logits carry no signal of the target, and gamma is set to 1$"
+    )
+    with pytest.warns(EvidenceWarning, match=said):
         fitted = Calibration.fit(without_signal())
     assert fitted.gamma == 1
     np.testing.assert_array_equal(fitted.log_bias(), fitted.log_observed)
@@ -121,14 +125,20 @@ def test_an_exact_zero_is_floored_and_its_cell_is_named() -> None:
     probabilities[0, 0] = probabilities[2, 1] = [1.0, 0.0, 0.0]  # both with the target at 0
     with np.errstate(divide="ignore"):
         evidence = by_hand(log_probs=np.log(probabilities))
-    with pytest.warns(EvidenceWarning, match=r"P_obs\(2\|1\), P_obs\(3\|1\) is exactly 0"):
+    said = (
+        r"^calibration: P_obs\(2\|1\), P_obs\(3\|1\) is exactly 0 \(said position \| "
+        r"target's position, counted from 1\); it is taken as 1e-30$"
+    )
+    with pytest.warns(EvidenceWarning, match=said):
         fitted = Calibration.fit(evidence)
     np.testing.assert_allclose(fitted.log_observed[0], [0, math.log(1e-30), math.log(1e-30)])
     np.testing.assert_allclose(fitted.mean_log_probs[0], [0, math.log(1e-30), math.log(1e-30)])
     assert fitted.gamma == pytest.approx(1e30)
 
 
-@pytest.mark.parametrize(("cells", "ending"), [(4, r"P_obs\(3\|2\) is"), (5, "and 1 more is")])
+@pytest.mark.parametrize(
+    ("cells", "ending"), [(4, r"P_obs\(3\|2\) is"), (5, r"P_obs\(3\|2\) and 1 more is")]
+)
 def test_of_many_zero_cells_the_first_four_are_named(cells: int, ending: str) -> None:
     observed = np.eye(3)
     observed[2] = [0.5, 0, 0.5] if cells == 5 else [0.25, 0.25, 0.5]
@@ -239,9 +249,12 @@ def test_observed_probabilities_sum_to_1_for_every_target_position(seed: int) ->
 
 
 def test_samples_that_do_not_cover_every_position_equally_are_refused() -> None:
-    made = drawn_evidence(0)
-    with pytest.raises(InputError, match=r"equally often.*cyclic"):
-        Calibration.fit(made.take(orders=slice(0, 3)))
+    said = (
+        "^calibration: the target must stand at every position equally often, and it stands "
+        "1, 1, 2 times at positions 1 to 3; give each sample in its 3 cyclic orders"
+    )
+    with pytest.raises(InputError, match=said):
+        Calibration.fit(by_hand().take(orders=slice(0, 2)))
 
 
 def test_one_position_covered_once_too_often_is_refused() -> None:
@@ -285,7 +298,9 @@ def test_settings_other_than_those_of_the_evidence_are_refused() -> None:
 
 
 def test_an_image_of_no_tokens_is_refused() -> None:
-    with pytest.raises(InputError, match="image of no tokens"):
+    with pytest.raises(
+        InputError, match=r"^evidence, field 'image_tokens': an image of no tokens$"
+    ):
         Calibration.fit(by_hand(image_tokens=np.zeros((3, 2, 3), dtype=int)))
 
 
@@ -323,13 +338,17 @@ def test_evidence_of_something_else_is_refused(evidence: EvidenceArray, reason: 
         fitted_with_settings().check(evidence)
 
 
+def test_a_calibration_of_unknown_settings_is_not_used_for_known_ones() -> None:
+    with pytest.raises(InputError, match="settings: 'unknown' against 'feed'"):
+        Calibration.fit(drawn_evidence(2)).check(replace(drawn_evidence(9), settings="feed"))
+
+
 def test_a_calibration_made_for_another_model_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tiny.safetensors"
     fitted_with_settings().save(path)
     other = replace(SETTINGS, model="large", trailing_space=True)
-    with pytest.raises(
-        InputError, match=r"tiny.safetensors.*trailing_space: False.*model: 'tiny' against 'large'"
-    ):
+    said = r"tiny\.safetensors.*trailing_space: False against True; model: 'tiny' against 'large'\)"
+    with pytest.raises(InputError, match=said):
         Calibration.load(path, expect=other)
 
 

@@ -429,7 +429,7 @@ def test_a_folder_killed_half_way_is_no_benchmark_and_can_be_written_again(
 ) -> None:
     whole = folder_module.write_atomically
 
-    def killed(path: Path, data: bytes) -> None:
+    def killed(path: Path, data: bytes, **_: Any) -> None:
         if path.name == "instances.jsonl":
             raise KeyboardInterrupt
         whole(path, data)

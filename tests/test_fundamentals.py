@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookright.errors import InputError
+from lookright.errors import InputError, told
 from lookright.evidence import Evidence, EvidenceArray, instance_hash
 from lookright.identifiers import IDENTIFIER_SETS, identifiers_for, noun_for, parse_answer
 from lookright.instance import (
@@ -43,6 +43,25 @@ def instance(n: int = 3, **changes: Any) -> Instance:
         "caption": "a red wall",
     }
     return Instance(**(values | changes))
+
+
+# Messages
+
+
+def test_a_message_is_told_as_it_is() -> None:
+    text = "caf\u00e9.png: there is no such file; check the path"
+    assert told(InputError(text)) == text
+
+
+def test_nothing_in_a_message_moves_the_cursor_or_cannot_be_printed() -> None:
+    assert told("a\nb \x1b[31m \u202e \udcff") == r"a\nb \x1b[31m \u202e \udcff"
+
+
+def test_of_an_endless_message_the_start_and_the_end_are_told() -> None:
+    text = told(f"{'x/' * 3000}: cannot be made a folder; choose another")
+    assert len(text) < 1000
+    assert text.startswith("x/x/x/")
+    assert text.endswith("x/: cannot be made a folder; choose another")
 
 
 # Instances

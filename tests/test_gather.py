@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -443,6 +444,7 @@ def test_a_run_json_that_cannot_be_used_is_named_and_left_alone(
         lambda run: run["settings"].update(flavour=1),
         lambda run: run["instances"].update(instances=["instances-0"]),
         lambda run: run["instances"]["instances"].update({"instances-0": "hash"}),
+        lambda run: run["instances"]["instances"].update({"instances-0": [["hash"], 1]}),
         lambda run: run.update(invocations=[1]),
     ],
 )
@@ -456,6 +458,19 @@ def test_a_run_json_changed_by_hand_is_a_sentence(
     path.write_text(json.dumps(run))
     with pytest.raises(InputError, match=r"run\.json"):
         ask(Fake(), benchmark)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_a_run_json_that_is_no_file_is_named_and_left_alone(
+    benchmark: Path, make: Callable[[Path], None]
+) -> None:
+    path = benchmark.parent / "run" / "run.json"
+    path.parent.mkdir()
+    make(path)
+    with pytest.raises(InputError, match=r"run\.json: cannot be read \(it is no file\); move it"):
+        ask(Fake(), benchmark)
+    assert os.path.lexists(path)
+    assert not path.is_file()
 
 
 def test_a_run_json_taken_away_while_computing_is_a_sentence(benchmark: Path) -> None:

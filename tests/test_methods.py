@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -171,6 +172,19 @@ def test_the_temperature_is_5_unless_another_is_given() -> None:
     calibration = calibration_of(np.full((2, 2), 0.5), [[0.1, 0.2]])
     scores = METHODS["purified_attention"](one([0.0, 0.0], [[0.2, 0.3]]), calibration, k=1)
     np.testing.assert_allclose(scores[0, 0], [5 * math.log(2), 5 * math.log(1.5)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("aggregate", ["ratios", "means"])
+def test_purified_attention_over_several_layers_is_of_the_posterior_asked_for(
+    aggregate: str,
+) -> None:
+    evidence, samples = evaluated_and_calibration(6)
+    fitted = Calibration.fit(samples)
+    given = {"k": 3, "layers": "1:", "reduce": "sum", "aggregate": aggregate}
+    np.testing.assert_array_equal(
+        METHODS["purified_attention"](evidence, fitted, tau=2.0, **given),
+        2.0 * log_posterior(evidence, fitted, **given),
+    )
 
 
 def test_the_expected_bias_mixes_the_rows_of_the_matrix_by_the_posterior() -> None:
@@ -450,7 +464,11 @@ def test_where_no_layer_sees_every_image_the_posterior_is_even_and_said_to_be(
     _, calibration = blind_case()
     calibration = replace(calibration, preset=preset)
     evidence = one(np.log([0.7, 0.3]), [[0.9, 0.0], [0.0, 0.2], [0.0, 0.0]])
-    with pytest.warns(EvidenceWarning, match=r"1 of 1 decisions: no layer \(of layers=all\)"):
+    said = (
+        r"^1 of 1 decisions: no layer \(of layers=all\) sees every image, so the attention speaks "
+        "for all of them equally$"
+    )
+    with pytest.warns(EvidenceWarning, match=said):
         scores = METHODS["purified_attention"](evidence, calibration, k=k, layers="all")
     np.testing.assert_array_equal(scores, 0)
     with pytest.warns(EvidenceWarning):
@@ -596,6 +614,13 @@ def test_over_all_orders_each_class_of_shifts_decides_by_itself() -> None:
         np.testing.assert_allclose(scores[0, m], own[m][list(turned[1])], rtol=1e-12)
 
 
+def test_of_all_orders_the_cyclic_one_is_the_instances_own() -> None:
+    made = drawn_evidence(0, orders=[*random_orders(4, 24, 0)])
+    orders = base_orders(made, "cyclic")
+    np.testing.assert_array_equal(orders, np.broadcast_to(np.arange(4), (1, 5, 4)))
+    assert len(base_orders(made, "all")) == 6
+
+
 def test_an_exact_zero_vetoes_no_image() -> None:
     with np.errstate(divide="ignore"):
         log_probs = np.log([[[1.0, 0.0]], [[0.0, 1.0]]])
@@ -620,7 +645,11 @@ def test_instances_with_different_numbers_of_classes_do_not_mix() -> None:
     two_classes = np.array([*cyclic_orders(4), *turned])
     orders = np.stack([one_class, two_classes], axis=1)  # [8, 2, 4]
     evidence = evidence_of(normalised(np.zeros((8, 2, 4))), orders=orders)
-    with pytest.raises(InputError, match="different numbers of orders"):
+    said = (
+        "^permutation_average with orders=all: the instances have different numbers of orders with "
+        "all their shifts; take instances with equally many$"
+    )
+    with pytest.raises(InputError, match=said):
         METHODS["permutation_average"](evidence, orders="all")
 
 
@@ -668,6 +697,17 @@ def test_the_defaults_are_those_of_the_paper() -> None:
     }
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_a_methods_function_called_by_itself_is_the_papers(name: str) -> None:
+    evidence, samples = evaluated_and_calibration(0)
+    if METHODS[name].over_shifts:
+        evidence = samples.take(orders=[2, 0, 3, 1])
+    fitted = Calibration.fit(samples)
+    np.testing.assert_array_equal(
+        METHODS[name].function(evidence, fitted), METHODS[name](evidence, fitted)
+    )
+
+
 @pytest.mark.parametrize("name", ["raw_attention", "purified_attention"])
 def test_attention_alone_is_read_as_lad_reads_it(name: str) -> None:
     for preset in PRESETS:
@@ -697,36 +737,51 @@ def test_an_unknown_parameter_is_answered_with_the_nearest() -> None:
         METHODS["vanilla"](evidence, k=3)
 
 
+LAYERS = "must be 'all', layer numbers as in '3,7', or a range as in '21:36'"
+EMPTY = "is an empty range (the end is not part of it)"
+K = "must be a number of layers, 1 or more, or 'all'"
+
+
 @pytest.mark.parametrize(
-    ("method", "given", "reason"),
+    ("method", "parameter", "value", "reason"),
     [
-        ("lad", {"k": 0}, "lad.k=0: must be a number of layers, 1 or more, or 'all'"),
-        ("lad", {"k": 2.0}, "lad.k=2.0: must be a number of layers"),
-        ("lad", {"k": True}, "lad.k=True: must be a number of layers"),
-        ("lad", {"k": "some"}, "lad.k=some: must be a number of layers"),
-        ("lad", {"tau": 0}, "lad.tau=0: must be above 0"),
-        ("lad", {"tau": -1.0}, "must be above 0"),
-        ("lad", {"tau": math.inf}, "must be above 0 and finite"),
-        ("lad", {"tau": math.nan}, "must be above 0 and finite"),
-        ("lad", {"tau": 10**400}, "must be above 0 and finite"),
-        ("lad", {"tau": "hot"}, "must be a number"),
-        ("lad", {"tau": True}, "must be a number"),
-        ("lad", {"prior": 1}, "must be true or false"),
-        ("lad", {"layers": "36:21"}, "is an empty range"),
-        ("lad", {"layers": "21:21"}, "is an empty range"),
-        ("lad", {"layers": "last"}, "must be 'all', layer numbers"),
-        ("lad", {"layers": (-1,)}, "must be 'all', layer numbers"),
-        ("lad", {"layers": ()}, "must be 'all', layer numbers"),
-        ("lad", {"reduce": "max"}, "must be sum or mean"),
-        ("lad", {"mixture": "harmonic"}, "must be arithmetic or geometric"),
-        ("purified_attention", {"aggregate": "sum"}, "must be ratios or means"),
-        ("pride", {"estimator": "mode"}, "must be mean or original or bias"),
-        ("permutation_average", {"orders": "random"}, "must be cyclic or all"),
+        ("lad", "k", 0, K),
+        ("lad", "k", 2.0, K),
+        ("lad", "k", True, K),
+        ("lad", "k", "some", K),
+        ("lad", "tau", 0, "must be above 0 and finite"),
+        ("lad", "tau", -1.0, "must be above 0 and finite"),
+        ("lad", "tau", math.inf, "must be above 0 and finite"),
+        ("lad", "tau", math.nan, "must be above 0 and finite"),
+        ("lad", "tau", 10**400, "must be above 0 and finite"),
+        ("lad", "tau", "hot", "must be a number"),
+        ("lad", "tau", True, "must be a number"),
+        ("lad", "prior", 1, "must be true or false"),
+        ("lad", "layers", "36:21", EMPTY),
+        ("lad", "layers", "21:21", EMPTY),
+        ("lad", "layers", "last", LAYERS),
+        ("lad", "layers", (-1,), LAYERS),
+        ("lad", "layers", (), LAYERS),
+        ("lad", "layers", "\u0663", LAYERS),  # a digit, but none of ours
+        ("lad", "layers", "\u0663:\u0665", LAYERS),
+        ("lad", "reduce", "max", "must be sum or mean"),
+        ("lad", "mixture", "harmonic", "must be arithmetic or geometric"),
+        ("purified_attention", "aggregate", "sum", "must be ratios or means"),
+        ("pride", "estimator", "mode", "must be mean or original or bias"),
+        ("permutation_average", "orders", "random", "must be cyclic or all"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(method: str, given: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        METHODS[method].parameters("paper", given)
+def test_a_value_that_cannot_be_is_refused(
+    method: str, parameter: str, value: Any, reason: str
+) -> None:
+    with pytest.raises(InputError) as refusal:
+        METHODS[method].parameters("paper", {parameter: value})
+    assert str(refusal.value).startswith(f"{method}.{parameter}=")
+    assert str(refusal.value).endswith(f": {reason}")
+
+
+def test_the_temperature_may_be_as_large_as_a_float_can_be() -> None:
+    assert METHODS["lad"].parameters("paper", {"tau": sys.float_info.max})["tau"] > 1e308
 
 
 @pytest.mark.parametrize(
@@ -756,6 +811,22 @@ def test_assignments_are_read_as_the_values_they_mean() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("true", True), ("True", True), ("FALSE", False), ("3", 3), (" 4 ", 4), ("1e-3", 0.001)],
+)
+def test_a_value_in_text_is_a_truth_value_or_a_number_where_it_reads_as_one(
+    text: str, value: Any
+) -> None:
+    [(read,)] = [given.values() for given in from_assignments([f"lad.x={text}"]).values()]
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_an_assignment_is_split_at_its_first_dot_and_its_first_equals_sign() -> None:
+    assert from_assignments(["lad.a.b=c.d=e"]) == {"lad": {"a.b": "c.d=e"}}
+
+
 @pytest.mark.parametrize("text", ["", "lad", "lad.k", "k=4", ".k=4", "lad.=4", "=", "lad=4"])
 def test_an_assignment_that_names_no_parameter_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"give method\.parameter=value"):
@@ -775,7 +846,7 @@ def test_a_method_without_the_calibration_it_needs_says_so(name: str) -> None:
 @pytest.mark.parametrize("name", ["lad", "raw_attention", "purified_attention"])
 def test_a_method_without_the_attention_it_needs_says_so(name: str) -> None:
     evidence, samples = evaluated_and_calibration(0, layers=0)
-    with pytest.raises(InputError, match="no attention"):
+    with pytest.raises(InputError, match=r"^this evidence has no attention; vanilla and pride do"):
         METHODS[name](evidence, Calibration.fit(samples))
 
 
@@ -789,9 +860,17 @@ def test_logits_alone_are_enough_for_vanilla_and_pride() -> None:
 def test_the_mean_over_tokens_needs_their_number() -> None:
     evidence, samples = evaluated_and_calibration(0, tokens=True)
     fitted = Calibration.fit(samples)
-    with pytest.raises(InputError, match="needs the number of visual tokens"):
+    said = (
+        "^reduce=mean needs the number of visual tokens of each image, and this evidence does not "
+        "have it; use reduce=sum$"
+    )
+    with pytest.raises(InputError, match=said):
         METHODS["lad"](replace(evidence, image_tokens=None), fitted, reduce="mean")
-    with pytest.raises(InputError, match="needs a calibration made with the number of visual"):
+    said = (
+        "^reduce=mean needs a calibration made with the number of visual tokens of each image; "
+        "calibrate again, or use reduce=sum$"
+    )
+    with pytest.raises(InputError, match=said):
         METHODS["lad"](evidence, replace(fitted, token_attention_prior=None), reduce="mean")
 
 

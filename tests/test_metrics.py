@@ -27,6 +27,7 @@ from lookright.metrics import (
     interval,
     over_draws,
     paired_difference,
+    paired_shares,
     recall,
     rstd,
     selection,
@@ -91,6 +92,10 @@ def test_selection_is_over_all_decisions() -> None:
     np.testing.assert_allclose(selection(HAND), [500 / 12, 500 / 12, 200 / 12])
 
 
+def test_a_position_never_chosen_is_selected_in_none_of_the_decisions() -> None:
+    np.testing.assert_array_equal(selection(chose([[0, 0]], [(0, 1, 2)], [0, 1])), [100, 0, 0])
+
+
 def test_rstd_is_the_deviation_of_the_recalls() -> None:
     assert rstd(HAND) == pytest.approx(statistics.stdev([60, 75, 0]))
     assert rstd(HAND, ddof=0) == pytest.approx(statistics.pstdev([60, 75, 0]))
@@ -105,8 +110,8 @@ def test_a_position_without_targets_is_left_out_of_rstd_with_a_warning() -> None
 
 
 def test_with_targets_at_one_position_there_is_no_rstd() -> None:
-    with pytest.warns(EvidenceWarning):
-        assert math.isnan(rstd(chose([[0, 1]], [(0, 1)], [0, 0])))
+    with pytest.warns(EvidenceWarning, match="no target ever stood at position 2, 3 of 3"):
+        assert math.isnan(rstd(chose([[0, 1]], [(0, 1, 2)], [0, 0])))
 
 
 def test_consistency_counts_instances_with_one_image_in_all_orders() -> None:
@@ -145,7 +150,9 @@ def test_the_lowest_position_wins_a_tie_and_the_tie_is_counted() -> None:
 
 
 def test_decisions_need_labels() -> None:
-    with pytest.raises(InputError, match="1 of 2 instances have no target"):
+    with pytest.raises(
+        InputError, match=r"^1 of 2 instances have no target: figures need labelled"
+    ):
         decide(np.zeros((1, 2, 2)), np.zeros((1, 2, 2), dtype=int), np.array([0, -1]))
 
 
@@ -246,11 +253,15 @@ def test_a_paired_difference_is_resampled_by_instance() -> None:
     by_instance = 100 * (first.right.mean(axis=0) - second.right.mean(axis=0))
     assert difference == pytest.approx(accuracy(first) - accuracy(second))
     assert ends == pytest.approx(plain_interval(by_instance.tolist()))
+    _, other = paired_difference(first, second, seed=1)
+    assert other == pytest.approx(plain_interval(by_instance.tolist(), seed=1))
+    shares = first.right.mean(axis=0), second.right.mean(axis=0)
+    assert paired_shares(*shares) == (difference, ends)
 
 
 def test_only_decisions_on_the_same_instances_can_be_paired() -> None:
     other = Decisions(HAND.chosen, HAND.orders, np.array([1, 1, 2, 0]), HAND.tied)
-    with pytest.raises(InputError, match="on the same instances"):
+    with pytest.raises(InputError, match=r"^a paired comparison needs two methods' decisions"):
         paired_difference(HAND, other)
 
 
@@ -272,7 +283,8 @@ def test_all_figures_of_decisions_in_several_orders() -> None:
     ]
     assert result["rstd"] == rstd(HAND)
     assert tuple(result["interval"]) == interval(HAND)
-    np.testing.assert_array_equal(result["confusion"], confusion(HAND))
+    for by_position in (recall, selection, confusion):
+        np.testing.assert_array_equal(result[by_position.__name__], by_position(HAND))
 
 
 def test_one_decision_per_instance_has_no_figures_by_position() -> None:

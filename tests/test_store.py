@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -432,19 +434,6 @@ def _other_layers(path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({name: other}), path)
 
 
-def _unknown_setting(path: Path) -> None:
-    from hashlib import sha256
-
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
-    kind = '{"settings": {"flavour": 1}, "layers": [], "columns": []}'
-    check = sha256(kind.encode()).hexdigest()[:16]
-    header = f'{{"version": 1, "check": "{check}", "kind": {kind!r}}}'.replace("'", '"')
-    header = header.replace(f'"{kind}"', '"' + kind.replace('"', '\\"') + '"')
-    pq.write_table(table.replace_schema_metadata({"lookright.evidence": header}), path)
-
-
 def _other_columns(path: Path) -> None:
     import pyarrow.parquet as pq
 
@@ -472,6 +461,27 @@ def _dangling(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _meant(kind: dict[str, Any] | None) -> Callable[[Path], None]:
+    """Spoils a header as if it were meant so: with the check sum of what it says."""
+
+    def spoil(path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        ((name, header),) = table.schema.metadata.items()
+        said = json.loads(header)
+        said["kind"] = kind and json.dumps(json.loads(said["kind"]) | kind)
+        said["check"] = sha256((said["kind"] or "").encode()).hexdigest()[:16]
+        pq.write_table(table.replace_schema_metadata({name: json.dumps(said)}), path)
+
+    return spoil
+
+
 BAD_FILES: list[tuple[Callable[[Path], object], str]] = [
     (_truncated, "is no whole shard of evidence"),
     (lambda path: path.write_bytes(b""), "is no whole shard"),
@@ -479,11 +489,15 @@ BAD_FILES: list[tuple[Callable[[Path], object], str]] = [
     (_foreign, "not lookright's"),
     (_newer, r"newer lookright \(format 2, this one reads 1\); update"),
     (_other_layers, "its header is damaged"),
-    (_unknown_setting, "no field 'flavour'"),
+    (_meant({"settings": {"flavour": 1}}), "no field 'flavour'"),
     (_other_columns, "columns are not those"),
     (_uneven, "column order has rows of another length"),
     (_folder, "is no whole shard"),
     (_dangling, "is listed but cannot be found"),
+    (_pipe, "is no regular file"),
+    (_meant(None), "is no whole shard"),
+    (_meant({"layers": [0, "2", 7]}), "names layers or columns that cannot be"),
+    (_meant({"columns": []}), "names layers or columns that cannot be"),
 ]
 
 

@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 #: Public name -> the module that defines it; imported at first use, so that `import lookright`
 #: loads neither torch nor transformers.
 _HOME = {
+    "METHODS": "methods",
+    "Calibration": "calibration",
     "Evidence": "evidence",
     "EvidenceArray": "evidence",
     "EvidenceSettings": "settings",
@@ -21,10 +23,12 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
+    from lookright.calibration import Calibration as Calibration
     from lookright.errors import InputError as InputError
     from lookright.evidence import Evidence as Evidence
     from lookright.evidence import EvidenceArray as EvidenceArray
     from lookright.instance import Instance as Instance
+    from lookright.methods import METHODS as METHODS
     from lookright.model import Model as Model
     from lookright.selector import Selector as Selector
     from lookright.settings import EvidenceSettings as EvidenceSettings

@@ -18,7 +18,7 @@ from lookright.images import load as load_image
 from lookright.instance import Instance
 from lookright.methods import METHODS
 from lookright.methods.parameters import from_assignments
-from lookright.options import settings_changes
+from lookright.options import names_a_method, settings_changes
 from lookright.report.look import check_figure_path
 from lookright.samples import cut, first_samples, labelled
 from lookright.selector import Selector
@@ -54,8 +54,8 @@ def answer(asked: Asked, load: Callable[[str], Model], note: Callable[[str], Non
     for image in instance.images:
         load_image(image)
     n = len(instance.images)
-    fields = [text for text in asked.given if not _names_a_method(text)]
-    parameters = from_assignments(text for text in asked.given if _names_a_method(text))
+    fields = [text for text in asked.given if not names_a_method(text)]
+    parameters = from_assignments(text for text in asked.given if names_a_method(text))
     make = _uncalibrated if asked.calibration is None else _calibrated
     plan = make(asked, n, settings_changes(fields))
     own = parameters.pop(plan.method, {})
@@ -200,10 +200,6 @@ def _calibrated(asked: Asked, n: int, changes: dict[str, Any]) -> _Plan:
 
 def _settings(preset: str, changes: dict[str, Any]) -> EvidenceSettings:
     return EvidenceSettings.from_dict({**EvidenceSettings.preset(preset).to_dict(), **changes})
-
-
-def _names_a_method(assignment: str) -> bool:
-    return "." in assignment.partition("=")[0]
 
 
 def _check_output(path: Path) -> None:

@@ -288,7 +288,7 @@ def load_config(name: str, revision: str | None, trust_remote_code: bool) -> Any
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    with _said_plainly(name):
+    with said_plainly(name):
         config = AutoConfig.from_pretrained(
             name, revision=revision, trust_remote_code=trust_remote_code
         )
@@ -317,8 +317,8 @@ def load_backbone(
     """Load weights (safetensors only) onto a device, saying plainly what stands in the way."""
     from transformers import AutoModelForImageTextToText
 
-    where = device or _best_device()
-    with _said_plainly(name):
+    where = device or best_device()
+    with said_plainly(name):
         hf = AutoModelForImageTextToText.from_pretrained(
             name,
             dtype=dtype or (torch.float32 if where == "cpu" else "auto"),
@@ -337,7 +337,7 @@ def load_backbone(
 
 
 @contextmanager
-def _said_plainly(name: str) -> Iterator[None]:
+def said_plainly(name: str) -> Iterator[None]:
     try:
         yield
     except InputError:
@@ -353,7 +353,7 @@ def _base_attention(config: Any) -> str | None:
     return "eager" if getattr(text, "attn_logit_softcapping", None) else None
 
 
-def _best_device() -> str:
+def best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"

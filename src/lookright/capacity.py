@@ -80,7 +80,7 @@ def capacity(
     parameters = sum(parameter.numel() for parameter in hf.parameters())
     weights = None if quantised else parameters * dtype.itemsize
     per_token = _values_per_token(text) * dtype.itemsize
-    tower = _values_per_image(getattr(config, "vision_config", None), three)
+    tower = _values_per_image(config, three)
     per_image = None if tower is None else tower * dtype.itemsize + image * per_token
     context = getattr(text, "max_position_embeddings", None)
     in_memory = None
@@ -126,21 +126,37 @@ def _values_per_token(text: Any) -> int:
     return int(_widest(text.hidden_size, inner) + text.num_hidden_layers * cached)
 
 
-def _values_per_image(tower: Any, prompt: Prompt) -> int | None:
+def patches_of(config: Any, prompt: Prompt) -> int | None:
+    """Patches per image that go through the vision tower.
+
+    None where its configuration has other names for its sizes.
+    """
+    tower = getattr(config, "vision_config", None)
+    size = getattr(tower, "patch_size", None)
+    side = size if isinstance(size, int) else size[0] if size else None
+    if not isinstance(side, int):
+        return None
+    deep = getattr(tower, "temporal_patch_size", None) or 1
+    return _pixels(prompt) // (3 * side**2 * deep)
+
+
+def _values_per_image(config: Any, prompt: Prompt) -> int | None:
     """Numbers kept per image in the vision tower, all images going through it at once.
 
     None where its configuration has other names for its sizes.
     """
+    tower, patches = getattr(config, "vision_config", None), patches_of(config, prompt)
     width = getattr(tower, "embed_dim", None) or getattr(tower, "hidden_size", None)
-    size = getattr(tower, "patch_size", None)
-    side = size if isinstance(size, int) else size[0] if size else None
-    if not isinstance(width, int) or not isinstance(side, int):
+    if patches is None or not isinstance(width, int):
         return None
-    made = [p.tensors["pixel_values"] for p in prompt.pieces] or [prompt.whole["pixel_values"]]
-    pixels = sum(values.numel() for values in made) // len(prompt.order)
-    patches = pixels // (3 * side**2 * (getattr(tower, "temporal_patch_size", None) or 1))
     inner = getattr(tower, "intermediate_size", None) or 4 * width
-    return pixels + patches * _widest(width, inner)
+    return _pixels(prompt) + patches * _widest(width, inner)
+
+
+def _pixels(prompt: Prompt) -> int:
+    """Numbers of one image, as its processor makes them."""
+    made = [p.tensors["pixel_values"] for p in prompt.pieces] or [prompt.whole["pixel_values"]]
+    return sum(values.numel() for values in made) // len(prompt.order)
 
 
 def _widest(hidden: int, inner: int) -> int:

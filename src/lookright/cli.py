@@ -7,12 +7,15 @@ import sys
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lookright import __version__
-from lookright.errors import EvidenceWarning, InputError
+from lookright.benchmark_cli import benchmark as benchmarks
+from lookright.console import installed_versions, loader, show
+from lookright.errors import EvidenceWarning, InputError, told
+from lookright.evaluate_cli import compare, evaluate
 from lookright.options import (
     AsJson,
     BatchTokens,
@@ -37,8 +40,6 @@ from lookright.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.console import RenderableType
 
     from lookright.asking import Asked
     from lookright.choice import Choice
@@ -126,23 +127,7 @@ def evidence(
     from lookright.gather import Request, gather
     from lookright.progress import progress
 
-    def load() -> Model:
-        from lookright.model import Model
-
-        return Model.load(
-            model,
-            device=device,
-            dtype=dtype,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-            batch_tokens=batch_tokens,
-        )
-
-    def versions() -> dict[str, str | None]:
-        from lookright.machine import versions
-
-        return versions()
-
+    load = loader(device, dtype, revision, trust_remote_code, batch_tokens)
     request = Request(
         benchmark,
         output,
@@ -157,7 +142,7 @@ def evidence(
         resume=resume,
         keep_going=keep_going,
     )
-    outcome = gather(request, load, progress, versions)
+    outcome = gather(request, lambda: load(model), progress, installed_versions)
     typer.echo(json.dumps(asdict(outcome), indent=2) if as_json else outcome.as_text())
     if outcome.skipped:
         raise typer.Exit(1)
@@ -199,7 +184,7 @@ def calibrate(
         model,
         benchmark,
         output,
-        _loader(device, dtype, revision, trust_remote_code),
+        loader(device, dtype, revision, trust_remote_code),
         candidates=candidates or (),
         samples=samples,
         preset=preset,
@@ -236,8 +221,8 @@ def select(
     from lookright.choice_text import choice_table
 
     asked = Asked(caption, images, model, calibration, method, preset, given or (), plot)
-    choice = _answer(asked, _loader(device, dtype, revision, trust_remote_code))
-    _print(choice.to_dict() if as_json else choice_table(choice))
+    choice = _answer(asked, loader(device, dtype, revision, trust_remote_code))
+    show(choice.to_dict() if as_json else choice_table(choice))
 
 
 @app.command()
@@ -263,9 +248,9 @@ def rank(
     from lookright.choice_text import ranking_table
 
     asked = Asked(caption, images, model, calibration, method, preset, given or (), plot)
-    choice = _answer(asked, _loader(device, dtype, revision, trust_remote_code))
+    choice = _answer(asked, loader(device, dtype, revision, trust_remote_code))
     ranking = rank(choice, top)
-    _print(ranking.to_dict() if as_json else ranking_table(ranking))
+    show(ranking.to_dict() if as_json else ranking_table(ranking))
 
 
 @app.command()
@@ -321,26 +306,12 @@ def score(
         draws=draws,
         seed=seed,
     )
-    _print({"rows": rows} if as_json else results_table(rows))
+    show({"rows": rows} if as_json else results_table(rows))
 
 
-def _loader(
-    device: str | None, dtype: str | None, revision: str | None, trust_remote_code: bool
-) -> Callable[[str], Model]:
-    """What loads a model by its name, once everything else is known to be in order."""
-
-    def load(name: str) -> Model:
-        from lookright.model import Model
-
-        return Model.load(
-            name,
-            device=device,
-            dtype=dtype,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-        )
-
-    return load
+app.command()(evaluate)
+app.command()(compare)
+app.add_typer(benchmarks, name="benchmark")
 
 
 def _answer(asked: Asked, load: Callable[[str], Model]) -> Choice:
@@ -355,18 +326,8 @@ def _answer(asked: Asked, load: Callable[[str], Model]) -> Choice:
     return choice
 
 
-def _print(result: RenderableType | dict[str, Any]) -> None:
-    """JSON for a machine, a table for a person."""
-    if isinstance(result, dict):
-        typer.echo(json.dumps(result, indent=2, allow_nan=False))
-    else:
-        from rich.console import Console
-
-        Console().print(result)
-
-
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    typer.echo(f"lookright: note: {message}", err=True)
+    typer.echo(f"lookright: note: {told(message)}", err=True)
 
 
 def main() -> None:
@@ -377,7 +338,7 @@ def main() -> None:
             warnings.showwarning = _show_warning
             app()
     except InputError as error:
-        typer.echo(f"lookright: {error}", err=True)
+        typer.echo(f"lookright: {told(error)}", err=True)
         sys.exit(2)
     except SystemExit as end:
         if end.code == 130:  # what typer makes of Ctrl-C

@@ -54,6 +54,7 @@ class Prompt:
     keys: tuple[str, ...]  # by position: the same, with the options it is processed by
     pieces: tuple[Piece, ...] = ()  # by position; empty where prompts are processed whole
     whole: Mapping[str, Tensor] = field(default_factory=dict)  # the processor's work, else
+    place: int = 0  # among the questions asked together
 
 
 class Encoder:
@@ -98,10 +99,14 @@ class Encoder:
         settings: EvidenceSettings,
         hashes: Sequence[str],
         loads: Sequence[Callable[[], Image.Image]],
+        chat: list[dict[str, Any]] | None = None,
     ) -> Prompt:
-        """Tokens of one (instance, order); `hashes[i]` and `loads[i]` are of image i."""
+        """Tokens of one (instance, order); `hashes[i]` and `loads[i]` are of image i.
+
+        `chat` is a chat of one's own, with as many images as the order names.
+        """
         self._check_words(instance)
-        text = self.render(instance, settings)
+        text = self.render(instance, settings) if chat is None else self._chat(chat)
         images = tuple(hashes[index] for index in order)
         options = settings.processor_kwargs
         if settings.scoring == "released":

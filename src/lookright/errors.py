@@ -14,5 +14,18 @@ class EvidenceWarning(UserWarning):
 
 def shown(text: str, limit: int = 120) -> str:
     """What was given, as messages show it: not endless, and nothing in it that a terminal obeys."""
-    start = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:limit])
+    start = _printable(text[:limit])
     return start if len(text) <= limit else f"{start}... ({len(text):,} characters)"
+
+
+def told(message: object) -> str:
+    """A message as a person is told it: one line, of one too long the start and the end.
+
+    Paths, and what other libraries say, come into messages as they are.
+    """
+    text = _printable(str(message))
+    return text if len(text) <= 900 else f"{text[:600]} ... {text[-250:]}"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import count
 
+from lookright.calibration import Calibration
 from lookright.errors import InputError
 from lookright.evidence import EvidenceArray
 from lookright.recordings import Recording, instance_range
@@ -25,13 +26,15 @@ class Origin:
     benchmark: str | None = None
     setting: str | None = None
     settings: EvidenceSettings | None = None
+    leaks: bool = False  # whether samples to calibrate from are also evaluated, as was allowed
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """What is scored: evidence to evaluate, the same instances' shifts, and calibration samples.
 
-    `shifts` and `pool` hold the N cyclic orders; the pool's instances are never evaluated.
+    `shifts` and `pool` hold the N cyclic orders; the pool's instances are never evaluated. Ready
+    calibrations, one for each draw, are used instead of drawing from a pool.
     """
 
     evaluated: EvidenceArray  # [T, M, ...]
@@ -39,6 +42,7 @@ class Evaluation:
     pool: EvidenceArray | None = None  # [N, samples to draw from, ...]
     origin: Origin = Origin()
     pool_origin: Origin = Origin()
+    calibrations: tuple[Calibration, ...] = ()
 
 
 def evaluation_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -13,19 +14,24 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
-from lookright.errors import InputError
+from lookright.errors import InputError, shown
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that, whatever happens, `path` holds all of it or what it held before."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file so that, whatever happens, `path` holds all of it or what it held before.
+
+    One of many files need not outlive a power cut at once: with `durable` off, that is left to one
+    `sync` after the last of them.
+    """
     try:
         written = False
         while not written:
-            written = _written(path, data)
-        _sync_folder(path.parent)
+            written = _written(path, data, durable)
+        if durable:
+            _sync_folder(path.parent)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror or error}). What was saved before is "
@@ -52,10 +58,41 @@ def locked(path: Path) -> Iterator[bool]:
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be locked ({error.strerror or error})") from None
     with file:
-        yield _lock(file, wait=True)
+        yield bool(_lock(file, wait=True))
 
 
-def _written(path: Path, data: bytes) -> bool:
+@contextmanager
+def sole(path: Path, doing: str) -> Iterator[None]:
+    """Be the only process that does this here; another one is told which process that is.
+
+    `path` is a lock file, which stays. Where the file system knows no locks, nobody is kept out.
+    """
+    try:
+        file = path.open("a+b")
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot be locked ({error.strerror or error})") from None
+    with file:
+        if _lock(file, wait=False) is False:
+            file.seek(1)  # Windows lets nobody read the byte that is locked
+            holder = file.read(200).decode(errors="replace").strip() or "another process"
+            raise InputError(
+                f"{path.parent}: {doing} by {shown(holder)}; wait for it to end, or choose "
+                "another folder"
+            )
+        file.truncate(0)
+        file.write(f" process {os.getpid()} on {socket.gethostname()}\n".encode())
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def sync() -> None:
+    """Make all that was written outlive a power cut, where the system can."""
+    if sys.platform != "win32":
+        os.sync()
+
+
+def _written(path: Path, data: bytes, durable: bool) -> bool:
     """Try once; False where another process took the temporary file for a dead writer's.
 
     That can only happen in the instants between opening and locking, or closing and renaming.
@@ -66,7 +103,8 @@ def _written(path: Path, data: bytes) -> bool:
             _lock(file, wait=False)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         try:
             temporary.replace(path)
         except FileNotFoundError:
@@ -91,8 +129,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _lock(file: IO[bytes], *, wait: bool) -> bool:
-    """Whether this process now holds the file alone, until it closes it or dies."""
+def _lock(file: IO[bytes], *, wait: bool) -> bool | None:
+    """Whether this process now holds the file alone, until it closes it or dies.
+
+    None where the file system knows no locks.
+    """
     if sys.platform == "win32":
         return _lock_on_windows(file, wait=wait)
     import fcntl
@@ -104,7 +145,7 @@ def _lock(file: IO[bytes], *, wait: bool) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        return False
+        return None
     return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
@@ -12,11 +11,11 @@ from typing import Any
 
 from lookright.benchmarks.folder import Benchmark, benchmark_hash, read_benchmark
 from lookright.collect import Question, Source, collect, missing, questions_of
-from lookright.errors import InputError
+from lookright.errors import InputError, shown, told
 from lookright.evidence import instance_hash
 from lookright.images import content_hash
 from lookright.instance import Instance
-from lookright.runs import Subject, begin, finish, refuse_other_settings
+from lookright.runs import Subject, entered, refuse_other_settings
 from lookright.settings import EvidenceSettings
 from lookright.store import Store
 
@@ -81,44 +80,43 @@ def gather(
 
     The model is loaded once everything else is known to be in order.
     """
-    started = time.monotonic()
     plan = _planned(request, progress)
     source = load()
     settings = source.settings(plan.wording)
     store = Store(request.folder)
-    _check_folder(request, store, settings)
+    if not request.resume and store.settings():
+        raise InputError(
+            f"{request.folder}: holds evidence already; choose another folder, or let this run go "
+            "on from there (without --no-resume)"
+        )
+    check_folder(store, settings)
     store.compact()
     saved = {content for content, *_ in store.keys(settings.hash)}
     present = {
         maps: store.keys(settings.hash, heads=request.heads, maps=maps) for maps in (False, True)
     }
     todo = missing(plan.questions, settings.hash, present)
-    run = begin(
+    skip = plan.skipped if request.keep_going else None
+    with entered(
         request.folder,
         Subject(settings, plan.facts, plan.listing),
         {question.instance.id for question in plan.questions},
         saved,
         {"request": _plain(request), "versions": dict(versions()), "asked": len(plan.questions)},
-    )
-    skip = plan.skipped if request.keep_going else None
-    computed = 0
-    try:
+    ) as outcome:
+        outcome |= {"computed": 0, "skipped": plan.skipped.reasons}
         with progress("Evidence", len(todo)) as plan.skipped.step:
             for count in collect(source, todo, store, settings, heads=request.heads, skip=skip):
-                computed += count
+                outcome["computed"] += count
                 plan.skipped.step(count)
-    finally:
-        seconds = round(time.monotonic() - started, 3)
-        ended = {"computed": computed, "skipped": plan.skipped.reasons, "seconds": seconds}
-        finish(request.folder, run, ended)
     store.compact()
     return Outcome(
         settings=settings.hash,
         asked=len(plan.questions),
         present=len(plan.questions) - len(todo),
-        computed=computed,
+        computed=outcome["computed"],
         skipped=tuple(plan.skipped.reasons),
-        seconds=seconds,
+        seconds=outcome["seconds"],
     )
 
 
@@ -134,7 +132,7 @@ class _Skipped:
         self.step(1)
         if instance.id not in self._ids:
             self._ids.add(instance.id)
-            self.reasons.append(f"{instance.id}: {error}")
+            self.reasons.append(told(f"{instance.id}: {error}"))
 
 
 @dataclass(frozen=True)
@@ -150,14 +148,13 @@ class _Plan:
 
 def _planned(request: Request, progress: Progress) -> _Plan:
     if request.part not in PARTS:
-        raise InputError(f"unknown part {request.part!r}: use {', '.join(PARTS)}")
+        raise InputError(f"unknown part {shown(repr(request.part))}: use {', '.join(PARTS)}")
     benchmark, problems = read_benchmark(request.benchmark, request.keep_going)
-    # The benchmark's identifiers hold unless the request names others.
-    preset = EvidenceSettings.preset(request.preset, identifiers=benchmark.identifiers)
-    wording = EvidenceSettings.from_dict({**preset.to_dict(), **request.changes})
-    skipped = _Skipped(problems)
+    wording = wording_for(benchmark, request.preset, request.changes)
+    skipped = _Skipped([told(problem) for problem in problems])
     hashed = cache(content_hash)
-    contents = _contents(benchmark, hashed, progress, skipped if request.keep_going else None)
+    every = (*benchmark.calibration, *benchmark.instances)
+    contents = contents_of(every, hashed, progress, skipped if request.keep_going else None)
     benchmark = replace(
         benchmark,
         instances=tuple(i for i in benchmark.instances if i.id in contents),
@@ -171,24 +168,43 @@ def _planned(request: Request, progress: Progress) -> _Plan:
             raise InputError(f"{request.benchmark}: has no {part} to ask; choose another part")
         maps = request.maps if part == "instances" else 0
         questions += questions_of(asked, contents, request.orders, request.seed, maps)
-    facts = {
-        "path": str(request.benchmark),
+    facts = facts_of(benchmark, hashed)
+    return _Plan(wording, facts, listing_of(parts, contents), questions, skipped)
+
+
+def wording_for(benchmark: Benchmark, preset: str, changes: Mapping[str, Any]) -> EvidenceSettings:
+    """The preset's settings with changes; the benchmark's identifiers, unless those name others."""
+    base = EvidenceSettings.preset(preset, identifiers=benchmark.identifiers)
+    return EvidenceSettings.from_dict({**base.to_dict(), **changes})
+
+
+def facts_of(benchmark: Benchmark, hashed: Callable[[str], str]) -> dict[str, Any]:
+    """What a run folder keeps of its benchmark."""
+    return {
+        "path": str(benchmark.path),
         "hash": benchmark_hash(benchmark, hashed),
         "meta": dict(benchmark.meta),
     }
-    listing = {
+
+
+def listing_of(
+    parts: Mapping[str, Sequence[Instance]], contents: Mapping[str, str]
+) -> dict[str, dict[str, tuple[str, int | None]]]:
+    """The instances of each part, as `Subject` has them."""
+    return {
         part: {i.id: (contents[i.id], i.answer) for i in instances}
         for part, instances in parts.items()
     }
-    return _Plan(wording, facts, listing, questions, skipped)
 
 
-def _contents(
-    benchmark: Benchmark, hashed: Callable[[str], str], progress: Progress, skip: _Skipped | None
+def contents_of(
+    instances: Sequence[Instance],
+    hashed: Callable[[str], str],
+    progress: Progress,
+    skip: _Skipped | None = None,
 ) -> dict[str, str]:
-    """The content hashes of all instances by id, without those skipped."""
+    """The content hashes of instances by id, without those skipped."""
     contents: dict[str, str] = {}
-    instances = (*benchmark.calibration, *benchmark.instances)
     with progress("Images", len(instances)) as step:
         for instance in instances:
             try:
@@ -202,15 +218,10 @@ def _contents(
     return contents
 
 
-def _check_folder(request: Request, store: Store, settings: EvidenceSettings) -> None:
-    held = store.settings()
-    if held and not request.resume:
-        raise InputError(
-            f"{request.folder}: holds evidence already; choose another folder, or let this run go "
-            "on from there (without --no-resume)"
-        )
-    for other in held.values():
-        refuse_other_settings(request.folder, other, settings)
+def check_folder(store: Store, settings: EvidenceSettings) -> None:
+    """Refuse a folder with evidence of other settings, saying what differs."""
+    for other in store.settings().values():
+        refuse_other_settings(store.folder, other, settings)
 
 
 def _plain(request: Request) -> dict[str, Any]:

@@ -73,11 +73,17 @@ def noun_for(choice: str | Sequence[str]) -> str:
 
 
 def parse_answer(text: str, identifiers: Sequence[str]) -> int | None:
-    """The position a generated answer names: the last identifier standing alone in `text`.
+    """The position a generated answer names: the last that `text` names, None where none is."""
+    positions = named_in(text, identifiers)
+    return positions[-1] if positions else None
+
+
+def named_in(text: str, identifiers: Sequence[str]) -> list[int]:
+    """The positions named by the identifiers that stand alone in `text`, in its order.
 
     Longer identifiers win where several match at one place ("10" is never read as "1"). Letter
     case counts where it tells identifiers apart. "a" and "I" are passed over where they read as
-    words of English and another identifier stands there. None where no identifier does.
+    words of English and another identifier stands there.
     """
     flags = 0 if len({name.lower() for name in identifiers}) < len(identifiers) else re.IGNORECASE
     if any(len(name) == 1 and name.isalpha() for name in identifiers):
@@ -86,5 +92,4 @@ def parse_answer(text: str, identifiers: Sequence[str]) -> int | None:
     pattern = "|".join(f"({re.escape(identifiers[k])})" for k in by_length)
     found = list(re.finditer(rf"(?<![\w.-])(?:{pattern})(?![\w-])(?!\.\d)", text, flags))
     sure = [match for match in found if not _WORD.match(text, match.start())]
-    chosen = sure or found
-    return by_length[(chosen[-1].lastindex or 0) - 1] if chosen else None
+    return [by_length[(match.lastindex or 0) - 1] for match in sure or found]

@@ -88,11 +88,19 @@ class Kind:
             raise ValueError("its header is damaged")
         said = json.loads(header["kind"])
         columns = tuple((name, number, tuple(shape)) for name, number, shape in said["columns"])
-        try:
-            settings = EvidenceSettings.from_dict(said["settings"])
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        return cls(settings, tuple(said["layers"]), columns)
+        kind = cls(_settings(said["settings"]), tuple(said["layers"]), columns)
+        if not kind._is_sound():
+            raise ValueError("its header names layers or columns that cannot be")
+        return kind
+
+    def _is_sound(self) -> bool:
+        sizes = [size for _, _, shape in self.columns for size in shape]
+        return (
+            all(type(number) is int for number in (*self.layers, *sizes))
+            and [name for name, _, _ in self.columns][:2] == ["log_probs", "attention"]
+            and self.names <= {"log_probs", "attention", "heads", "maps"}
+            and all(number in _FLOATS and shape for _, number, shape in self.columns)
+        )
 
     def schema(self) -> pa.Schema:
         import pyarrow as pa
@@ -115,6 +123,13 @@ class Kind:
                 types[name] = some(types[name])
         fields = [pa.field(name, kind, name == "target") for name, kind in types.items()]
         return pa.schema(fields, metadata=self.to_header())
+
+
+def _settings(values: Any) -> EvidenceSettings:
+    try:
+        return EvidenceSettings.from_dict(values)
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 def _float_type(evidence: Evidence, name: str, values: NDArray[Any], shape: tuple[int, ...]) -> str:

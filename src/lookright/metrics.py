@@ -29,7 +29,7 @@ RESAMPLES = 2_000
 class Decisions:
     """Which position was chosen in each of T orders of M instances, and where the target stood."""
 
-    chosen: Ints  # [T, M] position
+    chosen: Ints  # [T, M] position, -1 where an answer named none: such a decision is wrong
     orders: Ints  # [T, M, N]
     targets: Ints  # [M] index of the target among the instance's images
     tied: NDArray[np.bool_]  # [T, M] whether another position had exactly the same score
@@ -40,9 +40,9 @@ class Decisions:
 
     @property
     def images(self) -> Ints:
-        """[T, M] the image chosen."""
-        images: Ints = np.take_along_axis(self.orders, self.chosen[..., None], axis=-1)[..., 0]
-        return images
+        """[T, M] the image chosen, -1 where none was."""
+        images = np.take_along_axis(self.orders, self.chosen[..., None], axis=-1)[..., 0]
+        return np.where(self.chosen < 0, -1, images)
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -94,17 +94,16 @@ def recall(decisions: Decisions) -> Doubles:
 
 def selection(decisions: Decisions) -> Doubles:
     """[N] percent of all decisions that chose each position."""
-    return (
-        100 * np.bincount(decisions.chosen.ravel(), minlength=decisions.n) / decisions.chosen.size
-    )
+    named = decisions.chosen[decisions.chosen >= 0]
+    return 100 * np.bincount(named, minlength=decisions.n) / decisions.chosen.size
 
 
 def confusion(decisions: Decisions) -> Doubles:
     """[N, N] percent of the decisions with the target at i that chose j; NaN where it never was."""
-    n = decisions.n
-    cell = decisions.target_positions * n + decisions.chosen
-    count = np.bincount(cell.ravel(), minlength=n * n).reshape(n, n).astype(np.float64)
-    held = count.sum(axis=1, keepdims=True)
+    n, positions = decisions.n, decisions.target_positions
+    cell = (positions * n + decisions.chosen)[decisions.chosen >= 0]
+    count = np.bincount(cell, minlength=n * n).reshape(n, n).astype(np.float64)
+    held = np.bincount(positions.ravel(), minlength=n)[:, None]
     percent: Doubles = 100 * np.divide(count, held, out=np.full_like(count, np.nan), where=held > 0)
     return percent
 
@@ -132,7 +131,7 @@ def consistency(decisions: Decisions) -> float:
     if len(decisions.chosen) < 2:
         return float("nan")
     images = decisions.images
-    return float(100 * (images == images[0]).all(axis=0).mean())
+    return float(100 * ((images == images[0]) & (images >= 0)).all(axis=0).mean())
 
 
 def circular_accuracy(decisions: Decisions) -> float:
@@ -164,7 +163,14 @@ def paired_difference(
     """Accuracy of `first` less that of `second` on the same instances, with its 95% interval."""
     if not np.array_equal(first.targets, second.targets):
         raise InputError("a paired comparison needs two methods' decisions on the same instances")
-    by_instance = 100 * (first.right.mean(axis=0) - second.right.mean(axis=0))  # [M]
+    return paired_shares(first.right.mean(axis=0), second.right.mean(axis=0), seed)
+
+
+def paired_shares(
+    first: Doubles, second: Doubles, seed: int = 0
+) -> tuple[float, tuple[float, float]]:
+    """The same of how often each instance was decided right [M], from 0 to 1."""
+    by_instance = 100 * (first - second)
     return float(by_instance.mean()), _percentiles(by_instance, seed)
 
 
@@ -190,10 +196,7 @@ def figures(decisions: Decisions, *, by_position: bool = True) -> dict[str, Any]
 
 def over_draws(draws: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The mean of each figure over calibration draws, and `draw_std`, the accuracy's deviation."""
-    means = {
-        name: np.mean([np.asarray(draw[name], dtype=np.float64) for draw in draws], axis=0)
-        for name in draws[0]
-    }
+    means = {name: np.mean([draw[name] for draw in draws], axis=0) for name in draws[0]}
     return means | {"draw_std": _std(np.array([draw["accuracy"] for draw in draws]), ddof=1)}
 
 

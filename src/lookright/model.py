@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate, pairwise, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from transformers import LogitsProcessorList, StoppingCriteriaList
 
 from lookright.backbone import Backbone, Reading, load_backbone, load_config
 from lookright.candidates import Trie, build_trie
@@ -23,6 +25,7 @@ from lookright.identifiers import identifiers_for
 from lookright.images import Picture, read
 from lookright.instance import Instance, Order, check_order
 from lookright.processors import load_processor
+from lookright.sampling import Complete, Sampling, SeededDraw
 from lookright.selfcheck import check_backbone
 from lookright.settings import EvidenceSettings
 from lookright.vision import FeatureCache
@@ -67,7 +70,7 @@ class Model:
             backbone.takes("mm_token_type_ids"),
             partial(released_options, backbone.family),
         )
-        self.batch_tokens = batch_tokens or (8192 if backbone.device.type == "cuda" else 2048)
+        self.batch_tokens = batch_tokens or token_budget(backbone.device.type)
         self.vision = FeatureCache(vision_cache)
         self._check_due = self_check
         self._tries: dict[tuple[Any, ...], Trie] = {}
@@ -150,11 +153,23 @@ class Model:
         heads: bool = False,
         maps: bool = False,
         skip: Skip | None = None,
+        windows: Sequence[int] | None = None,
     ) -> Iterator[list[Evidence]]:
-        """The same, one list for each batch as it is computed, in the order asked."""
+        """The same, one list for each batch as it is computed, in the order asked.
+
+        `windows` says how many of the questions belong together, one window after another: no batch
+        reaches from one into the next, no features are kept for the next, and an empty list follows
+        each. So what a window gives does not depend on what was asked before it.
+        """
         settings = self.settings(settings)
         self._check_once(settings)
-        for batch in self._batches(instances, orders, settings, skip):
+        if windows is not None:
+            self.vision.clear()
+        for batch in self._batches(instances, orders, settings, skip, windows):
+            if not batch:
+                self.vision.clear()
+                yield []
+                continue
             yield self._halving(
                 batch, lambda part: self._evidence(part, settings, skip, heads=heads, maps=maps)
             )
@@ -169,23 +184,54 @@ class Model:
         **options: Any,
     ) -> list[Generated]:
         """Generated answers, greedy unless `options` (of transformers' `generate`) say else."""
-        settings = self.settings(settings)
-        options = {"do_sample": False, **options}
-        found: list[Generated] = []
+        batches = self.generate_iter(
+            instances, orders, settings, max_new_tokens=max_new_tokens, **options
+        )
+        return [answer for batch in batches for _, answer in batch]
 
-        def answers(batch: list[Prompt]) -> list[Generated]:
+    def generate_iter(
+        self,
+        instances: Sequence[Instance],
+        orders: Sequence[Sequence[int]],
+        settings: EvidenceSettings | None = None,
+        *,
+        max_new_tokens: int = 16,
+        sampling: Sampling | None = None,
+        seeds: Sequence[str] = (),
+        done: Callable[[str], bool] | None = None,
+        skip: Skip | None = None,
+        **options: Any,
+    ) -> Iterator[list[tuple[int, Generated]]]:
+        """The same batch by batch, each answer with its place among the questions.
+
+        With `sampling`, every answer is drawn by its own one of `seeds`, whatever its company. An
+        answer ends early where `done` says, after a line, that it is complete.
+        """
+        settings = self.settings(settings)
+        if settings.sofa_sigma is not None:
+            raise InputError("settings, field 'sofa_sigma': SoFA is for evidence, not for answers")
+        if sampling is not None and len(seeds) != len(instances):
+            raise InputError(f"{len(instances)} sampled answers need as many seeds")
+
+        def answers(batch: list[Prompt]) -> list[tuple[int, Generated]]:
             inputs, _ = self.encoder.collate(batch)
-            features = self._features(batch)
-            rows = self.backbone.generate(inputs, features, max_new_tokens, options)
+            width = inputs["input_ids"].shape[1]
+            told: dict[str, Any] = {"do_sample": False, **options}
+            if sampling is not None:
+                own = [seeds[prompt.place] for prompt in batch]
+                told["logits_processor"] = LogitsProcessorList([SeededDraw(sampling, own, width)])
+            if done is not None:
+                complete = Complete(done, self.encoder.decode, width)
+                told["stopping_criteria"] = StoppingCriteriaList([complete])
+            rows = self.backbone.generate(inputs, self._features(batch), max_new_tokens, told)
             texts = self.encoder.decode(rows)
             return [
-                Generated(p.instance.id, p.order, text)
+                (p.place, Generated(p.instance.id, p.order, text))
                 for p, text in zip(batch, texts, strict=True)
             ]
 
-        for batch in self._batches(instances, orders, settings, None):
-            found += self._halving(batch, answers)
-        return found
+        for batch in self._batches(instances, orders, settings, skip):
+            yield self._halving(batch, answers)
 
     # -- from instances to batches of prompts ---------------------------------------------------
 
@@ -195,11 +241,25 @@ class Model:
         orders: Sequence[Sequence[int]],
         settings: EvidenceSettings,
         skip: Skip | None,
+        windows: Sequence[int] | None = None,
     ) -> Iterator[list[Prompt]]:
-        """Batches within the token budget; the next is prepared while one is computed."""
+        """Batches within the token budget; the next is prepared while one is computed.
+
+        An empty one ends each window, where there are any.
+        """
         if len(instances) != len(orders):
             raise InputError(f"{len(instances)} instances need as many orders, not {len(orders)}")
-        return _ahead(self._budgeted(self._prompts(instances, orders, settings, skip)))
+        if windows is None:
+            return _ahead(self._budgeted(self._prompts(instances, orders, settings, skip)))
+
+        def by_window() -> Iterator[list[Prompt]]:
+            ends = list(accumulate(windows, initial=0))
+            for window in starmap(slice, pairwise(ends)):
+                prompts = self._prompts(instances[window], orders[window], settings, skip)
+                yield from self._budgeted(prompts)
+                yield []
+
+        return _ahead(by_window())
 
     def _prompts(
         self,
@@ -210,7 +270,7 @@ class Model:
     ) -> Iterator[Prompt]:
         last: Instance | None = None
         own: list[Picture] = []
-        for instance, order in zip(instances, orders, strict=True):
+        for place, (instance, order) in enumerate(zip(instances, orders, strict=True)):
             try:
                 n = len(instance.images)
                 shown = check_order(order, n)
@@ -231,7 +291,7 @@ class Model:
                     raise
                 skip(instance, error)
                 continue
-            yield prompt
+            yield replace(prompt, place=place)
 
     def _budgeted(self, prompts: Iterator[Prompt]) -> Iterator[list[Prompt]]:
         batch: list[Prompt] = []
@@ -388,6 +448,11 @@ class Model:
         if self._check_due:
             check_backbone(self, settings)
             self._check_due = False
+
+
+def token_budget(device_type: str) -> int:
+    """Tokens of one batch where nobody says how many."""
+    return 8192 if device_type == "cuda" else 2048
 
 
 def pictures(instance: Instance) -> list[Picture]:

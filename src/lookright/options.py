@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lookright.errors import InputError
+from lookright.errors import InputError, shown
 
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Device = Annotated[
@@ -73,12 +73,18 @@ def settings_changes(assignments: Iterable[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
+        given = shown(repr(assignment))
         if not equals or not name.strip():
-            raise InputError(f"--set {assignment!r}: give field=value, as in trailing_space=true")
+            raise InputError(f"--set {given}: give field=value, as in trailing_space=true")
         if name.strip() in _OF_THE_MODEL:
-            raise InputError(f"--set {assignment!r}: say it by the option --{name.strip()}")
+            raise InputError(f"--set {given}: say it by the option --{name.strip()}")
         changes[name.strip()] = _value(text)
     return changes
+
+
+def names_a_method(assignment: str) -> bool:
+    """Whether `name=value` is of a method (lad.k=4), not of the settings."""
+    return "." in assignment.partition("=")[0]
 
 
 def _value(text: str) -> Any:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,10 +36,12 @@ class Subject:
 def read_run(folder: Path) -> dict[str, Any] | None:
     """What `run.json` says, or None where there is none yet."""
     path = folder / NAME
-    try:
-        run = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
+    try:
+        if not path.is_file():
+            raise OSError("it is no file")
+        run = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({error}); move it away") from None
     if isinstance(run, dict) and isinstance(run.get("format"), int) and run["format"] > FORMAT:
@@ -84,6 +89,28 @@ def begin(
         }
         _write(folder, record)
     return id
+
+
+@contextmanager
+def entered(
+    folder: Path,
+    subject: Subject,
+    asked: Collection[str],
+    saved: Collection[str],
+    about: Mapping[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Enter an invocation as `begin` does, and, however it ends, what has come of it by then.
+
+    What came of it is put into the mapping this yields; `seconds` is added at the end.
+    """
+    started = time.monotonic()
+    invocation = begin(folder, subject, asked, saved, about)
+    outcome: dict[str, Any] = {}
+    try:
+        yield outcome
+    finally:
+        outcome["seconds"] = round(time.monotonic() - started, 3)
+        finish(folder, invocation, outcome)
 
 
 def finish(folder: Path, invocation: str, outcome: Mapping[str, Any]) -> None:
@@ -144,14 +171,20 @@ def _is_record(run: Any) -> bool:
     parts = run["instances"].values()
     return (
         all(isinstance(part, dict) for part in parts)
-        and all(isinstance(f, list) and len(f) == 2 for part in parts for f in part.values())
+        and all(_is_pair(facts) for part in parts for facts in part.values())
         and all(isinstance(entry, dict) and "id" in entry for entry in run["invocations"])
     )
 
 
+def _is_pair(facts: Any) -> bool:
+    """A content hash and an answer."""
+    return isinstance(facts, list) and len(facts) == 2 and isinstance(facts[0], str)
+
+
 def _write(folder: Path, run: Mapping[str, Any]) -> None:
     text = json.dumps(run, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(folder / NAME, text.encode())
+    # A path may hold bytes that are no text: as JSON escapes they can be read back.
+    write_atomically(folder / NAME, text.encode("utf-8", "backslashreplace"))
 
 
 def _now() -> str:

@@ -48,18 +48,22 @@ def labelled(samples: Samples) -> tuple[list[Instance], Identifiers | None]:
 
 
 def first_samples(benchmark: Benchmark, count: int | None = None) -> list[Instance]:
-    """The first of a benchmark's calibration samples, 5 by default; all instances of a .jsonl file
-    alone are such samples.
-    """
+    """The first of a benchmark's calibration samples, 5 by default."""
+    kept = all_samples(benchmark)
+    if count is not None and len(kept) < count:
+        raise InputError(f"{benchmark.path}: has {len(kept)} calibration samples, not {count}")
+    return list(kept[: count or SAMPLES])
+
+
+def all_samples(benchmark: Benchmark) -> Sequence[Instance]:
+    """A benchmark's calibration samples; all instances of a .jsonl file alone are such samples."""
     kept = benchmark.instances if benchmark.path.is_file() else benchmark.calibration
     if not kept:
         raise InputError(
             f"{benchmark.path}: has no calibration.jsonl; put labelled instances there that are "
             "never evaluated, about 5"
         )
-    if count is not None and len(kept) < count:
-        raise InputError(f"{benchmark.path}: has {len(kept)} calibration samples, not {count}")
-    return list(kept[: count or SAMPLES])
+    return kept
 
 
 def cut(instance: Instance, n: int, seed: int) -> Instance:

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from lookright.metrics import Decisions, decide, figures, over_draws
 from lookright.presets import PRESETS, check_preset
 from lookright.recordings import Recording
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Row = dict[str, Any]
 
 
@@ -30,6 +33,14 @@ class Variant:
     method: str
     given: Mapping[str, Any] = field(default_factory=dict)
     samples: int = SAMPLES
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A row of results, and how often each of its instances was decided right."""
+
+    row: Row
+    right: NDArray[np.float64]  # [M] share of the orders, mean over draws
 
 
 def score(
@@ -44,6 +55,18 @@ def score(
 
     `draws` None: one where the pool is no larger than a calibration, else 5.
     """
+    return [one.row for one in scored(evaluation, variants, preset=preset, draws=draws, seed=seed)]
+
+
+def scored(
+    evaluation: Evaluation,
+    variants: Sequence[Variant],
+    *,
+    preset: str = "paper",
+    draws: int | None = None,
+    seed: int = 0,
+) -> list[Scored]:
+    """The same, each row with what it was computed from."""
     for variant in variants:
         if lack := lacking(evaluation, variant.method):
             raise InputError(
@@ -51,7 +74,7 @@ def score(
                 "choose other methods"
             )
     calibrations = _Calibrations(evaluation, check_preset(preset), draws, seed)
-    return [_row(evaluation, variant, calibrations) for variant in variants]
+    return [_scored(evaluation, variant, calibrations) for variant in variants]
 
 
 def rows_of(
@@ -89,7 +112,7 @@ def lacking(evaluation: Evaluation, name: str) -> str | None:
     method, n = METHODS[name], evaluation.evaluated.n
     if method.over_shifts and evaluation.shifts is None:
         return f"the {n} cyclic orders of every instance"
-    if method.calibrated and evaluation.pool is None:
+    if method.calibrated and evaluation.pool is None and not evaluation.calibrations:
         return f"calibration samples in their {n} cyclic orders"
     if method.reads_attention and not evaluation.evaluated.layers:
         return "attention"
@@ -158,6 +181,9 @@ class _Calibrations:
         return self._fitted[samples]
 
     def _fit(self, samples: int) -> Iterator[Calibration]:
+        if self._evaluation.calibrations:
+            yield from self._evaluation.calibrations
+            return
         pool = self._evaluation.pool
         assert pool is not None, "a method is asked first what it lacks"
         for chosen in draw(len(pool.instance_ids), samples, self._draws, self._seed):
@@ -168,44 +194,73 @@ class _Calibrations:
             )
 
 
-def _row(evaluation: Evaluation, variant: Variant, calibrations: _Calibrations) -> Row:
-    """One row of results; the keys in the order in which they are always written."""
+def _scored(evaluation: Evaluation, variant: Variant, calibrations: _Calibrations) -> Scored:
     method = METHODS[variant.method]
     parameters = method.parameters(calibrations.preset, variant.given)
     used = calibrations.of(variant.samples) if method.calibrated else []
     needed: Sequence[Calibration | None] = used or [None]
     drawn = [_decisions(evaluation, variant.method, one, parameters) for one in needed]
-    by_position = not method.over_shifts or parameters["orders"] == "all"
+    return described(
+        evaluation.origin,
+        variant.method,
+        calibrations.preset,
+        parameters,
+        drawn,
+        by_position=not method.over_shifts or parameters["orders"] == "all",
+        passes=evaluation.evaluated.n if method.over_shifts else 1,
+        calibration=_calibration(evaluation.pool_origin, used),
+        gamma=float(np.median([c.gamma for c in used])) if used else None,
+    )
+
+
+def described(
+    origin: Origin,
+    name: str,
+    preset: str,
+    parameters: Mapping[str, Any],
+    drawn: Sequence[Decisions],
+    *,
+    by_position: bool,
+    passes: int,
+    calibration: Mapping[str, Any] | None = None,
+    gamma: float | None = None,
+    parse_rate: float | None = None,
+) -> Scored:
+    """A row of results from decisions, those of each calibration draw where there are any.
+
+    Its keys stand in the order in which they are always written.
+    """
     result = over_draws([figures(decisions, by_position=by_position) for decisions in drawn])
-    settings = evaluation.origin.settings
+    settings = origin.settings
     row = {
         "model": None if settings is None else settings.model,
         "revision": None if settings is None else settings.revision,
-        "benchmark": evaluation.origin.benchmark,
-        "setting": evaluation.origin.setting,
-        "n": evaluation.evaluated.n,
+        "benchmark": origin.benchmark,
+        "setting": origin.setting,
+        "n": drawn[0].n,
         "identifiers": None if settings is None else settings.to_dict()["identifiers"],
-        "method": variant.method,
-        "preset": calibrations.preset,
-        "parameters": parameters,
-        "calibration": _calibration(evaluation.pool_origin, used),
-        "gamma": float(np.median([c.gamma for c in used])) if used else None,
+        "method": name,
+        "preset": preset,
+        "parameters": dict(parameters),
+        "calibration": calibration,
+        "gamma": gamma,
         "instances": len(drawn[0].targets),
         "orders": len(drawn[0].chosen),
         "accuracy": result["accuracy"],
         "accuracy_std": result["accuracy_std"],
-        "draw_std": result["draw_std"] if used else None,
+        "draw_std": result["draw_std"] if calibration else None,
         "interval": result["interval"],
         "rstd": result["rstd"],
         "consistency": result["consistency"],
         "recall": result["recall"],
         "selection": result["selection"],
         "confusion": result["confusion"],
-        "parse_rate": None,
+        "parse_rate": parse_rate,
         "tie_rate": result["tie_rate"],
-        "passes": evaluation.evaluated.n if method.over_shifts else 1,
+        "passes": passes,
     }
-    return {name: plain(value) for name, value in row.items()}
+    right = np.mean([decisions.right.mean(axis=0) for decisions in drawn], axis=0)
+    return Scored({name: plain(value) for name, value in row.items()}, right)
 
 
 def _decisions(
@@ -244,12 +299,13 @@ def _joined(first: EvidenceArray, second: EvidenceArray) -> EvidenceArray:
 def _calibration(origin: Origin, used: Sequence[Calibration]) -> dict[str, Any] | None:
     if not used:
         return None
-    return {
+    made = {
         "benchmark": origin.benchmark,
         "setting": origin.setting,
         "samples": len(used[0].samples),
         "draws": len(used),
     }
+    return made | {"leaks": True} if origin.leaks else made
 
 
 def plain(value: Any) -> Any:

@@ -106,7 +106,7 @@ class EvidenceSettings:
     @classmethod
     def preset(cls, name: str, **changes: Any) -> EvidenceSettings:
         if name not in ("paper", "released"):
-            raise InputError(f"unknown preset {name!r}: use paper or released")
+            raise InputError(f"unknown preset {shown(repr(name))}: use paper or released")
         return cls.paper(**changes) if name == "paper" else cls.released(**changes)
 
     @classmethod

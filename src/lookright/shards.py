@@ -6,11 +6,13 @@ reshape. A file that is no whole shard is refused by name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,9 +121,11 @@ def opened(path: Path) -> Iterator[Shard]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    broken = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError)
+    broken = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError)
     try:
-        with pa.OSFile(str(path)) as source:
+        if not S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise ValueError("it is no regular file")
+        with pa.OSFile(os.fsencode(path)) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
             kind = Kind.from_header(path, file.schema_arrow.metadata)
             if not file.schema_arrow.equals(kind.schema()):
@@ -131,7 +135,7 @@ def opened(path: Path) -> Iterator[Shard]:
         raise
     except PermissionError:
         raise InputError(f"{path}: may not be read; give yourself permission to read it") from None
-    except (*broken, MemoryError) as error:
+    except (*broken, TypeError, AttributeError, MemoryError) as error:
         reason = str(error).split("\n")[0][:200]
         raise InputError(
             f"{path}: is no whole shard of evidence ({type(error).__name__}: {reason}). It was "

@@ -6,16 +6,19 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lookright.benchmarks.draws import Draws
-from lookright.benchmarks.folder import Benchmark, write_benchmark
+from lookright.benchmarks.folder import Benchmark, check_is_new, write_benchmark
 from lookright.benchmarks.hard_negatives import RULES, allowed, nearest, unit
 from lookright.benchmarks.pool import Pool
 from lookright.errors import InputError, shown
 from lookright.identifiers import Identifiers
+from lookright.images import content_hash
 from lookright.instance import Instance
 
 SETTINGS = ("random", "hard")
@@ -24,6 +27,7 @@ MAX_N = 26
 CALIBRATION_SAMPLES = 25
 
 _ALIKE = "the same image as another"
+_LEAK = "shows an image to calibrate from"
 _FEW = "too few candidates"
 
 
@@ -86,10 +90,12 @@ def build(
     recipe: Recipe,
     output: str | os.PathLike[str],
     *,
+    facts: Mapping[str, Any] | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Benchmark:
     """Draw a benchmark from a pool and write its folder; images in `root` stay where they are."""
-    facts = {"source": pool.source, "embedder": pool.embedder}
+    check_is_new(Path(output))
+    facts = {"source": pool.source, **(facts or {}), "embedder": pool.embedder}
     if recipe.setting == "hard":
         facts["rule"] = asdict(RULES[recipe.preset])
     return write(draw(pool, recipe), recipe, output, facts=facts, root=root)
@@ -104,22 +110,77 @@ def write(
     identifiers: Identifiers = "numbers",
     root: str | os.PathLike[str] | None = None,
 ) -> Benchmark:
+    """Write questions drawn by a recipe, which `benchmark.json` tells."""
+    told = {"setting": recipe.setting, "preset": recipe.preset, "seed": recipe.seed}
+    facts = {**facts, **told}
+    return write_questions(drawn, output, facts=facts, identifiers=identifiers, root=root)
+
+
+def write_questions(
+    drawn: Drawn,
+    output: str | os.PathLike[str],
+    *,
+    facts: Mapping[str, Any],
+    identifiers: Identifiers = "numbers",
+    root: str | os.PathLike[str] | None = None,
+) -> Benchmark:
     """Write questions as a benchmark folder; `benchmark.json` says what they came from."""
-    meta = {
-        **facts,
-        **drawn.facts,
-        "setting": recipe.setting,
-        "preset": recipe.preset,
-        "seed": recipe.seed,
-        "skipped": drawn.skipped,
-    }
     return write_benchmark(
         output,
         drawn.instances,
         drawn.calibration,
         identifiers=identifiers,
-        meta=meta,
+        meta={**facts, **drawn.facts, "skipped": drawn.skipped},
         root=root,
+    )
+
+
+def split(
+    instances: Sequence[Instance],
+    source: str,
+    samples: int | None,
+    calibration: int,
+    seed: int,
+    skipped: Mapping[str, int] | None = None,
+) -> Drawn:
+    """Ready-made questions as evaluated ones (all that are left, or `samples`) and calibration.
+
+    No image to calibrate from is evaluated.
+    """
+    rows = Draws(f"{seed}/questions").shuffled(range(len(instances)))
+    hashed = cache(content_hash)
+
+    def shown_by(row: int) -> set[str]:
+        images = instances[row].images
+        return {hashed(i) if isinstance(i, (str, bytes)) else content_hash(i) for i in images}
+
+    kept = [row for row in rows[::-1] if instances[row].answer is not None][:calibration]
+    if len(kept) < calibration:
+        raise InputError(
+            f"{source}: has {len(kept):,} labelled questions, and {calibration:,} are to calibrate "
+            "from; ask for less by --calibration-samples"
+        )
+    closed = {content for row in kept for content in shown_by(row)}
+    evaluated: list[int] = []
+    leaking = 0
+    for row in [row for row in rows if row not in frozenset(kept)]:
+        if len(evaluated) == samples:
+            break
+        if shown_by(row) & closed:
+            leaking += 1
+        else:
+            evaluated.append(row)
+    if not evaluated or (samples is not None and len(evaluated) < samples):
+        raise InputError(
+            f"{source}: beside the {calibration:,} questions to calibrate from, "
+            f"{len(evaluated):,} are left to evaluate ({leaking:,} more show an image of those), "
+            f"and {samples or 'at least one'} asked for; "
+            "ask for less by --samples or --calibration-samples"
+        )
+    return Drawn(
+        tuple(instances[row] for row in sorted(evaluated)),
+        tuple(instances[row] for row in kept),
+        {**(skipped or {}), **({_LEAK: leaking} if leaking else {})},
     )
 
 

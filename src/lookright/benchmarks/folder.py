@@ -18,7 +18,7 @@ from typing import Any
 from lookright.benchmarks.lines import InstanceLines, parse_object
 from lookright.errors import InputError, shown
 from lookright.evidence import instance_hash
-from lookright.files import write_atomically
+from lookright.files import sync, write_atomically
 from lookright.identifiers import Identifiers, identifiers_for
 from lookright.images import check_file, content_hash, read
 from lookright.instance import ImageSource, Instance
@@ -44,12 +44,12 @@ class Benchmark:
 
 
 def read_benchmark(
-    path: str | os.PathLike[str], keep_going: bool = False
+    path: str | os.PathLike[str], keep_going: bool = False, allow_leak: bool = False
 ) -> tuple[Benchmark, tuple[str, ...]]:
     """The benchmark in a folder or in one `.jsonl` file, and the problems met in its lines.
 
-    A problem is refused, unless `keep_going` asks to leave such lines out. Images must be there;
-    they are not decoded.
+    A problem is refused, unless `keep_going` asks to leave such lines out, and samples to calibrate
+    from that are also evaluated, unless `allow_leak`. Images must be there; they are not decoded.
     """
     path = Path(path)
     folder = _is_folder(path)
@@ -60,7 +60,8 @@ def read_benchmark(
     instances = lines.read(path / INSTANCES if folder else path)
     calibration = []
     if folder and os.path.lexists(path / CALIBRATION):
-        calibration = lines.read(path / CALIBRATION, apart_from=instances)
+        apart = replace(lines, _ids={}) if allow_leak else lines
+        calibration = apart.read(path / CALIBRATION, [] if allow_leak else instances)
     problems = tuple(lines.problems)
     if problems and not (keep_going and instances):
         more = f" ({len(problems) - 1} more lines have problems)" if len(problems) > 1 else ""
@@ -84,8 +85,7 @@ def write_benchmark(
     benchmark once `instances.jsonl` stands in it, which is written last.
     """
     folder = Path(path)
-    if os.path.lexists(folder / INSTANCES):
-        raise InputError(f"{folder}: holds a benchmark already; choose another folder or delete it")
+    check_is_new(folder)
     if not instances:
         raise InputError(f"{folder}: a benchmark needs at least one instance")
     _make_folder(folder)
@@ -96,6 +96,7 @@ def write_benchmark(
         tuple(_placed(instance, base, store) for instance in instances),
         tuple(_placed(instance, base, store) for instance in calibration),
     )
+    sync()
     counts = {len(instance.images) for instance in (*placed.instances, *placed.calibration)}
     facts = {
         **(meta or {}),
@@ -116,6 +117,12 @@ def write_benchmark(
     except InputError:
         (folder / INSTANCES).unlink(missing_ok=True)
         raise
+
+
+def check_is_new(folder: Path) -> None:
+    """Refuse a folder that holds a benchmark: none is written over."""
+    if os.path.lexists(folder / INSTANCES):
+        raise InputError(f"{folder}: holds a benchmark already; choose another folder or delete it")
 
 
 def benchmark_hash(benchmark: Benchmark, hashed: Callable[[str], str] | None = None) -> str:
@@ -214,7 +221,7 @@ def _place(image: ImageSource, name: str, base: Path, store: Path | None) -> Pat
     file = store / f"{content_hash(content)[:32]}.{suffix}"
     if not file.exists():
         _make_folder(store)
-        write_atomically(file, content)
+        write_atomically(file, content, durable=False)
     return file
 
 

@@ -46,6 +46,8 @@ RULES = {"paper": Rule(0.9, within=False), "released": Rule(0.9, within=True)}
 
 def allowed(pool: Pool, rule: Rule, anchor: int, candidates: Sequence[int]) -> list[int]:
     """The candidates that the rule lets stand beside the anchor, in the order given."""
+    if (fits := pool.fits) is not None:
+        return [other for other in candidates if not fits(anchor, other)]
     if pool.caption_vectors is None:
         raise InputError(f"{pool.source}: hard negatives need a vector of each caption")
     words = unit(pool.caption_vectors[[anchor, *candidates]])
@@ -67,7 +69,7 @@ def nearest(
 
     Of rows equally near, the first comes first.
     """
-    inverse = 1 / _norms(vectors)  # [P]
+    inverse = np.float32(1) / _norms(vectors)  # [P]
     chosen: dict[int, list[int]] = {}
     depth, waiting = min(_DEPTH + count, len(vectors) - 1), list(dict.fromkeys(anchors))
     while waiting:
@@ -91,7 +93,7 @@ def unit(vectors: Vectors) -> NDArray[np.float64]:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _norms(vectors: Vectors) -> NDArray[np.float32]:
+def _norms(vectors: Vectors) -> Floats:
     parts = [
         np.linalg.norm(vectors[start : start + _ROWS].astype(np.float32), axis=1)
         for start in range(0, len(vectors), _ROWS)
@@ -100,7 +102,7 @@ def _norms(vectors: Vectors) -> NDArray[np.float32]:
 
 
 def _top(
-    vectors: Vectors, inverse: NDArray[np.float32], anchors: Sequence[int], depth: int
+    vectors: Vectors, inverse: Floats, anchors: Sequence[int], depth: int
 ) -> tuple[Ints, Floats]:
     """For each anchor the `depth` rows of largest product, unordered, and the least of these."""
     rows = np.asarray(anchors)
@@ -122,9 +124,7 @@ def _top(
     return found, best.min(axis=1)
 
 
-def _ranked(
-    vectors: Vectors, anchor: int, candidates: Ints, least: float, rows: int
-) -> list[int]:
+def _ranked(vectors: Vectors, anchor: int, candidates: Ints, least: float, rows: int) -> list[int]:
     """The candidates nearest first; those left out that a row not found could yet outrank."""
     both = unit(vectors[np.concatenate([[anchor], candidates])])
     cosines = both[1:] @ both[0]

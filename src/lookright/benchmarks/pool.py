@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ class Pool:
     image_vectors: Vectors | None = None  # [P, D]
     caption_vectors: Vectors | None = None  # [P, E]
     embedder: str | None = None  # whose vectors these are
+    #: Whether the caption of one image is true of another, where that can be known.
+    fits: Callable[[int, int], bool] | None = None
     _contents: dict[int, str] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from lookright.calibration import BIASES, MEANS
@@ -78,13 +79,10 @@ def _layers(value: Any) -> str:
     return text
 
 
-def _one_of(*allowed: str) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value not in allowed:
-            raise ValueError(f"must be {' or '.join(allowed)}")
-        return str(value)
-
-    return check
+def _one_of(allowed: tuple[str, ...], value: Any) -> str:
+    if value not in allowed:
+        raise ValueError(f"must be {' or '.join(allowed)}")
+    return str(value)
 
 
 #: parameter -> what makes its value canonical, or says in a ValueError what it must be.
@@ -93,11 +91,11 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "tau": _tau,
     "prior": _prior,
     "layers": _layers,
-    "reduce": _one_of(*REDUCTIONS),
-    "aggregate": _one_of(*AGGREGATES),
-    "mean": _one_of(*MEANS),
-    "bias": _one_of(*BIASES),
-    "mixture": _one_of(*MIXTURES),
-    "estimator": _one_of(*ESTIMATORS),
-    "orders": _one_of(*ORDERS),
+    "reduce": partial(_one_of, REDUCTIONS),
+    "aggregate": partial(_one_of, AGGREGATES),
+    "mean": partial(_one_of, MEANS),
+    "bias": partial(_one_of, BIASES),
+    "mixture": partial(_one_of, MIXTURES),
+    "estimator": partial(_one_of, ESTIMATORS),
+    "orders": partial(_one_of, ORDERS),
 }

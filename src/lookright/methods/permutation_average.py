@@ -37,7 +37,7 @@ def permutation_average(
     return total / evidence.n
 
 
-def base_orders(evidence: EvidenceArray, orders: str = "cyclic") -> NDArray[np.intp]:
+def base_orders(evidence: EvidenceArray, orders: str) -> NDArray[np.intp]:
     """[T, M, N] the orders by whose positions `permutation_average` gives its scores."""
     rows = _shifts(evidence, orders)
     return evidence.orders[rows[:, 0], np.arange(len(evidence.instance_ids))].astype(np.intp)

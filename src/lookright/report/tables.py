@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lookright.baselines import BASELINES
 from lookright.methods import METHODS
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def _calibration(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _label(row: dict[str, Any], samples: int | None) -> str:
     """The method, with what sets it apart: parameters its preset has not, or fewer samples."""
-    usual = METHODS[row["method"]].parameters(row["preset"])
+    table: Mapping[str, Any] = BASELINES if row["method"] in BASELINES else METHODS
+    usual = table[row["method"]].parameters(row["preset"])
     changed = {k: v for k, v in row["parameters"].items() if v != usual[k]}
     if row["calibration"] and row["calibration"]["samples"] != samples:
         changed["samples"] = row["calibration"]["samples"]
@@ -97,4 +99,8 @@ def _legend(rows: Sequence[dict[str, Any]]) -> str:
         "with ddof = 1); Cons.: instances for which all orders lead to the same image; Ties: "
         "decisions between equal scores, which the lowest position wins; Passes: forward passes "
         "for one decision."
+    ) + "".join(
+        f"\n{row['method']}: {row['parse_rate']:.1f}% of its texts name an image."
+        for row in rows
+        if row["parse_rate"] is not None
     )
