@@ -93,7 +93,7 @@ class Ground:
         else:
             wrong = self._options(kind, random)
             more += wrong
-            given = [told(word[:20]) or ".:" for word in wrong]
+            given = [told(word.split("=")[0][:20]) or ".:" for word in wrong]
             names += ("--", kind, "model", "unexpected", *given)
         if random.random() < 1 / 3:
             more.append("--keep-going")

@@ -19,7 +19,7 @@ from lookright.benchmarks.sheet import save_sheet, summarise
 from lookright.cli import main
 from lookright.errors import InputError
 from lookright.instance import Instance
-from test_builders import coco, parquet, png, put, row
+from test_builders import StandIn, coco, parquet, png, put, row
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -145,6 +145,28 @@ def test_hard_negatives_come_from_a_two_tower_model(
     assert made.meta["embedder"] == "clip"
     assert made.meta["similarity"]["image"] > 0
     assert len(list((tmp_path / "b" / "embeddings").glob("*.npy"))) == 2
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_dataset_of_the_hub_is_built(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, lists: bool
+) -> None:
+    columns: dict[str, Any] = {
+        "image": [png(k) for k in range(20)],
+        "text": [f"words {k}" for k in range(20)],
+    }
+    if lists:
+        columns["image"] = [[png(2 * k), png(2 * k + 1)] for k in range(20)]
+        columns["answer"] = [k % 2 for k in range(20)]
+    monkeypatch.setitem(sys.modules, "datasets", StandIn(columns))
+    counts = ("-n", 2, "--samples", 4, "--calibration-samples", 2)
+    code, _, err = run(
+        "build", "hub", "someone/photos", "--split", "dev", *counts, "-o", tmp_path / "b"
+    )
+    assert code == 0, err
+    made, _ = read_benchmark(tmp_path / "b")
+    assert (len(made.instances), made.meta["source"]) == (4, "someone/photos (dev)")
+    assert made.meta["builder"] == "hub"
 
 
 def test_scenes_need_no_data(tmp_path: Path, run: Run) -> None:

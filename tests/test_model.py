@@ -174,8 +174,9 @@ def test_evidence_says_what_it_was_made_with() -> None:
     assert half.settings().hash != filled.hash
 
 
-def test_a_revision_that_is_known_is_kept() -> None:
-    assert fresh("llava", revision="abc123").settings().revision == "abc123"
+def test_the_revision_is_that_of_the_weights_whatever_they_were_asked_for_by() -> None:
+    model = fresh("llava")
+    assert model.settings().revision == model.backbone.fingerprint()
 
 
 def test_a_fingerprint_tells_weights_apart() -> None:

@@ -365,6 +365,24 @@ def test_a_run_says_what_is_evaluated_and_what_it_is_calibrated_on(tmp_path: Pat
         assert shown == random_orders(4, 3, 3, f"instance-{m}")
 
 
+def test_an_instance_asked_under_another_name_has_its_evidence_and_its_own_answer(
+    tmp_path: Path,
+) -> None:
+    """Equal content is asked and saved once, under the name that came first."""
+    folder = run_folder(tmp_path / "run", ["random:3"])
+    run = json.loads((folder / "run.json").read_text())
+    content, answer = run["instances"]["calibration"]["instance-4"]
+    run["instances"]["calibration"]["twin"] = [content, (answer + 1) % 4]
+    (folder / "run.json").write_text(json.dumps(run))
+    recording = load_evidence(folder)
+    assert recording.calibration == ("instance-4", "instance-5", "twin")
+    assert recording.cyclic is not None
+    one, _, other = (recording.cyclic.take(instances=[m]) for m in range(3))
+    np.testing.assert_array_equal(one.log_probs, other.log_probs)
+    assert other.targets.tolist() == [(answer + 1) % 4]
+    assert one.targets.tolist() == [answer]
+
+
 def test_orders_named_go_before_those_of_the_run(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", ["random:3"])
     assert len(load_evidence(folder, "random:2", seed=3).evaluated.orders) == 2

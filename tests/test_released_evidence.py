@@ -95,3 +95,15 @@ def test_released_tiles_show_in_the_number_of_visual_tokens(penalising: Model) -
     np.testing.assert_array_equal(own.image_tokens, given.image_tokens)  # 28 // 12 is 2
     (fewer,) = penalising.evidence([question(2)], [range(2)], released)
     assert fewer.image_tokens.max() > own.image_tokens.max()
+
+
+def test_a_penalty_leaves_padding_alone(penalising: Model) -> None:
+    """The pad token is made an end of turn: prompts padded for a longer one must not lower it."""
+    hf, tokenizer = penalising.backbone.hf, penalising.encoder.tokenizer
+    hf.generation_config.eos_token_id = [tokenizer.eos_token_id, penalising.encoder.pad]
+    released = EvidenceSettings(scoring="released", processor_options={"max_patches": 1})
+    short = question(12)
+    long = Instance("long", short.images, caption="a much longer caption " * 20)
+    (alone,) = penalising.evidence([short], [range(12)], released)
+    _, beside = penalising.evidence([long, short], [range(12)] * 2, released)
+    np.testing.assert_allclose(beside.log_probs, alone.log_probs, atol=1e-5)

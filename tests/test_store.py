@@ -522,6 +522,22 @@ def test_a_file_that_is_no_whole_shard_is_named_and_left_alone(
     assert all_same(store.read(), [piece(0), piece(2)])
 
 
+def test_a_header_damaged_in_one_of_its_two_places_is_not_handed_on_by_a_compaction(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    for number in range(3):
+        store.append([piece(number)], SETTINGS)
+    for path in shards(tmp_path)[:2]:
+        data = path.read_bytes()
+        at = data.index(b"lookright.evidence") + 200  # in plain text; the other place is base64
+        path.write_bytes(data[:at] + b"\x01" + data[at + 1 :])
+    before = store.read()
+    assert store.compact() == 2
+    assert all_same(store.read(), before)
+    assert len(before) == 3
+
+
 def test_other_files_in_the_folder_are_nobodys_business(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "._0001.parquet").write_bytes(b"what some file managers leave behind")

@@ -15,7 +15,7 @@ from transformers import DynamicCache
 
 from lookright.attention import ONE_PASS, Probe, attention_layers, collected, probing
 from lookright.candidates import Trie, joint_log_probs, node_log_probs, node_tokens, penalised
-from lookright.errors import InputError
+from lookright.errors import InputError, reason
 from lookright.families import check_family
 from lookright.head import Said, candidate_logits, find_head, heard
 from lookright.softened import Softening
@@ -151,7 +151,7 @@ class Backbone:
             if not node.prefix:
                 ids = node_tokens(trie, node)
                 logits = self._logits(said, slice(None), -1, ids)
-                logits = penalised(logits, ids, inputs["input_ids"], penalty)
+                logits = penalised(logits, ids, _said(inputs), penalty)
                 per_node[index] = node_log_probs(trie, node, logits)
         if trie.later:
             steps = self._later_nodes(inputs, cache, last, trie, penalty)
@@ -246,8 +246,8 @@ class Backbone:
             ids = node_tokens(trie, node)
             logits = self._logits(said, slice(index, None, count), len(node.prefix) - 1, ids)
             prefix = torch.tensor([node.prefix] * batch)
-            heard = torch.cat([inputs["input_ids"], prefix], 1)
-            found.append(penalised(logits, ids, heard, penalty))
+            so_far = torch.cat([_said(inputs), prefix], 1)
+            found.append(penalised(logits, ids, so_far, penalty))
         return found
 
     @contextmanager
@@ -272,6 +272,11 @@ def _positions(decoder: nn.Module) -> Iterator[list[Tensor]]:
         yield seen
     finally:
         hook.remove()
+
+
+def _said(inputs: Mapping[str, Tensor]) -> Tensor:
+    """[batch, tokens] what each prompt holds; -1 where it is padded."""
+    return inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -1)
 
 
 def _image_token(config: Any) -> int:
@@ -318,6 +323,10 @@ def load_backbone(
     from transformers import AutoModelForImageTextToText
 
     where = device or best_device()
+    try:
+        torch.empty(0, device=where)  # before the weights are read
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"cannot use the device {where!r}: {reason(error)}") from None
     with said_plainly(name):
         hf = AutoModelForImageTextToText.from_pretrained(
             name,
@@ -331,8 +340,8 @@ def load_backbone(
     if "device_map" not in from_pretrained:
         try:
             hf.to(torch.device(where))  # type: ignore[arg-type]  # its wrapper hides the signature
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"cannot put the model on {where!r}: {error}") from None
+        except RuntimeError as error:
+            raise InputError(f"cannot put the model on {where!r}: {reason(error)}") from None
     return Backbone(hf)
 
 
@@ -343,8 +352,7 @@ def said_plainly(name: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot load the model {name!r}: {reason}") from None
+        raise InputError(f"cannot load the model {name!r}: {reason(error)}") from None
 
 
 def _base_attention(config: Any) -> str | None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
+from torch import Tensor
 
 from lookright.backbone import Backbone
 from lookright.encoding import Encoder, Prompt
-from lookright.errors import InputError
+from lookright.errors import InputError, reason
 from lookright.instance import Instance, identity
 from lookright.processors import load_processor
 from lookright.settings import EvidenceSettings
@@ -55,9 +57,8 @@ def empty_model(name: str, revision: str | None) -> Any:
         with torch.device("meta"):
             return AutoModelForImageTextToText.from_config(config)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0]
         where = "" if Path(name).exists() else "there is no such folder here, and on the hub: "
-        raise InputError(f"cannot read the model {name!r}: {where}{reason}") from None
+        raise InputError(f"cannot read the model {name!r}: {where}{reason(error)}") from None
 
 
 def capacity(
@@ -155,8 +156,10 @@ def _values_per_image(config: Any, prompt: Prompt) -> int | None:
 
 def _pixels(prompt: Prompt) -> int:
     """Numbers of one image, as its processor makes them."""
-    made = [p.tensors["pixel_values"] for p in prompt.pieces] or [prompt.whole["pixel_values"]]
-    return sum(values.numel() for values in made) // len(prompt.order)
+    made: list[Mapping[str, Tensor]] = [piece.tensors for piece in prompt.pieces]
+    made = made or [prompt.whole]
+    pixels = [v for tensors in made for k, v in tensors.items() if k.startswith("pixel_values")]
+    return sum(values.numel() for values in pixels) // len(prompt.order)
 
 
 def _widest(hidden: int, inner: int) -> int:

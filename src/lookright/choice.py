@@ -164,6 +164,7 @@ def choose(
     method: str,
     parameters: Mapping[str, Any],
     calibration: Calibration | None,
+    preset: str = "paper",
 ) -> Choice:
     """The decision from one instance's evidence: of its own order, and for methods over shifts of
     all its cyclic ones (the own order first).
@@ -177,7 +178,7 @@ def choose(
         ranking=tuple(int(image) for image in np.argsort(-scores, kind="stable")),
         scores=_softmax(scores),
         vanilla=_softmax(own),
-        attention=_attention(array, parameters, calibration),
+        attention=_attention(array, parameters, calibration, preset),
         method=method,
     )
 
@@ -215,14 +216,17 @@ def image_names(images: Sequence[ImageSource]) -> tuple[str, ...]:
 
 
 def _attention(
-    array: EvidenceArray, parameters: Mapping[str, Any], calibration: Calibration | None
+    array: EvidenceArray,
+    parameters: Mapping[str, Any],
+    calibration: Calibration | None,
+    preset: str,
 ) -> Doubles:
-    """[N] where the model looked, by the method's own parameters, averaged over the orders shown.
+    """[N] where the model looked, by the method's own parameters (else the preset's), averaged over
+    the orders shown.
 
     With a calibration, the posterior that purified attention and lad use; without, raw attention.
     """
     name = "raw_attention" if calibration is None else "purified_attention"
-    preset = "paper" if calibration is None else calibration.preset
     shared = {p: v for p, v in parameters.items() if p in METHODS[name].defaults}
     chosen = METHODS[name].parameters(preset, shared)
     if "k" not in parameters and chosen["k"] != "all":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import warnings
@@ -332,6 +333,9 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def main() -> None:
     """Run the command line; what a person can mend ends in one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # bars and captions on a terminal of few letters
+            stream.reconfigure(errors="replace")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", EvidenceWarning)

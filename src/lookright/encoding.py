@@ -18,7 +18,7 @@ from jinja2 import TemplateError
 from PIL import Image
 from torch import Tensor
 
-from lookright.errors import InputError
+from lookright.errors import InputError, reason
 from lookright.instance import Instance, Order
 from lookright.recent import Recent
 from lookright.settings import EvidenceSettings
@@ -112,9 +112,10 @@ class Encoder:
         if settings.scoring == "released":
             options = self._released(len(order)) | options
         keys = tuple(f"{h}/{settings.image_size}/{options}" for h in images)
+        asked = f"instance {instance.id!r}"
         if self.copies:
             pieces = tuple(
-                self._piece(key, loads[index], options)
+                self._piece(key, loads[index], options, asked)
                 for key, index in zip(keys, order, strict=True)
             )
             tokens = self._tokens(text, pieces)
@@ -122,7 +123,7 @@ class Encoder:
             whole: Mapping[str, Tensor] = {}
         else:
             pieces = ()
-            made = self.whole(text, [loads[index]() for index in order], options)
+            made = self.whole(text, [loads[index]() for index in order], options, asked)
             tokens = made["input_ids"][0].tolist()
             counts = _recorded_counts(made, self.processor)
             counts = counts or counts_by_runs(tokens, self.image_token, len(order))
@@ -227,9 +228,13 @@ class Encoder:
         return bos is None or not text.startswith(bos)
 
     def whole(
-        self, text: str, pictures: Sequence[Image.Image], options: Mapping[str, Any]
+        self,
+        text: str,
+        pictures: Sequence[Image.Image],
+        options: Mapping[str, Any],
+        asked: str = "a trial prompt",
     ) -> dict[str, Any]:
-        """The processor's own work on one whole prompt."""
+        """The processor's own work on one whole prompt; `asked` is what messages call it."""
         try:
             with self._lock:
                 made = self.processor(
@@ -241,29 +246,26 @@ class Encoder:
                     return_tensors="pt",
                     **self._options,
                 )
-        except (
-            Exception
-        ) as error:  # whatever options it does not know make the processor stumble on
-            if not options or isinstance(error, InputError):
-                raise
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+        except Exception as error:  # a processor stumbles over anything in its own way
+            under = f" with the processor_options {dict(options)}" if options else ""
             raise InputError(
-                f"settings, field 'processor_options': the processor fails with {dict(options)} "
-                f"({reason})"
+                f"{asked}: the processor cannot take its images{under} ({reason(error)})"
             ) from None
         return {name: value for name, value in made.items() if name != "labels"}
 
     def _piece(
-        self, key: str, load: Callable[[], Image.Image], options: Mapping[str, Any]
+        self, key: str, load: Callable[[], Image.Image], options: Mapping[str, Any], asked: str
     ) -> Piece:
         piece = self._pieces.get(key)
         if piece is None:
-            piece = self._made_alone(load(), options, self.copies)
+            piece = self._made_alone(load(), options, self.copies, asked)
             self._pieces.put(key, piece)
         return piece
 
-    def _made_alone(self, picture: Image.Image, options: Mapping[str, Any], copies: int) -> Piece:
-        made = self.whole(self.placeholder * copies, [picture] * copies, options)
+    def _made_alone(
+        self, picture: Image.Image, options: Mapping[str, Any], copies: int, asked: str
+    ) -> Piece:
+        made = self.whole(self.placeholder * copies, [picture] * copies, options, asked)
         record = made["text_replacement_offsets"][0]
         tensors = {
             name: value.chunk(copies)[0]
@@ -317,7 +319,7 @@ class Encoder:
             return "", 0
         for copies in (1, 2):
             try:
-                pieces = [self._made_alone(picture, {}, copies) for picture in pictures]
+                pieces = [self._made_alone(p, {}, copies, "a trial prompt") for p in pictures]
             except ValueError:  # a processor that takes no placeholder without its surroundings
                 break
             if self._tokens(text, pieces) == whole["input_ids"][0].tolist():

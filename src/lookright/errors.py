@@ -29,3 +29,8 @@ def told(message: object) -> str:
 
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what another library says went wrong, or the kind of its error."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

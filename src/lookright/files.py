@@ -17,7 +17,7 @@ from typing import IO
 from lookright.errors import InputError, shown
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:

@@ -50,8 +50,10 @@ def identifiers_for(choice: str | Sequence[str], n: int) -> tuple[str, ...]:
                 f"unknown identifiers {shown(repr(choice))}: use one of {', '.join(_SETS)}, "
                 "or a list"
             )
-        if n > 26:
-            raise InputError(f"identifiers '{choice}': {n} images, but there are names for 26")
+        if n > 26 and choice != "numbers":
+            raise InputError(
+                f"identifiers '{choice}': {n} images, but there are names for 26; use numbers"
+            )
         return tuple(_SETS[choice][0](k) for k in range(n))
     if not isinstance(choice, Sequence):
         given = shown(repr(choice))

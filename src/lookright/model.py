@@ -56,14 +56,13 @@ class Model:
         processor: Any,
         *,
         name: str,
-        revision: str | None = None,
         batch_tokens: int | None = None,
         vision_cache: int = GiB,
         self_check: bool = True,
     ) -> None:
         self.backbone = backbone
         self.name = name
-        self.revision = revision or backbone.fingerprint()
+        self.revision = backbone.fingerprint()  # what was loaded, whatever a branch is at now
         self.encoder = Encoder(
             processor,
             backbone.image_token,
@@ -112,7 +111,6 @@ class Model:
             backbone,
             processor,
             name=folder.resolve().name if folder.is_dir() else name,
-            revision=revision or getattr(backbone.hf.config, "_commit_hash", None),
             batch_tokens=batch_tokens,
             self_check=self_check,
         )
@@ -330,6 +328,7 @@ class Model:
                         f"instance {batch[0].instance.id!r}: one prompt of {tokens} tokens does "
                         "not fit into the device's memory; take smaller or fewer images"
                     ) from None
+            self.vision.clear()
             if self.backbone.device.type == "cuda":
                 torch.cuda.empty_cache()
             self.batch_tokens = middle * tokens
@@ -481,4 +480,7 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+    said = str(error)  # each kind of device has words of its own
+    return isinstance(error, torch.OutOfMemoryError) or any(
+        words in said for words in ("out of memory", "allocate memory", "not enough memory")
+    )

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookright.errors import InputError
+from lookright.errors import InputError, reason
 from lookright.evidence import EvidenceArray
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _opened(stream: IO[bytes], path: Path) -> Any:
     try:
         file = np.load(stream, allow_pickle=False)
     except Exception as error:  # whatever a foreign file makes the reader stumble over
-        raise InputError(f"{path}: is no .npz file ({_first_line(error)})") from None
+        raise InputError(f"{path}: is no .npz file ({reason(error)})") from None
     if not isinstance(file, np.lib.npyio.NpzFile):
         raise InputError(f"{path}: is one array, not an .npz file of several")
     return file
@@ -93,14 +93,10 @@ def _member(file: Mapping[str, Any], name: str, path: Path) -> NDArray[Any]:
     try:
         array = file[name]
     except Exception as error:  # damaged data: zlib, zipfile, header and memory errors alike
-        reason = _first_line(error)
-        if "allow_pickle" in reason:
-            reason = "it holds Python objects, which are never loaded"
-        raise InputError(f"{path}: array '{name}' cannot be read ({reason})") from None
+        why = reason(error)
+        if "allow_pickle" in why:
+            why = "it holds Python objects, which are never loaded"
+        raise InputError(f"{path}: array '{name}' cannot be read ({why})") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: '{name}' is no array")
     return array
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

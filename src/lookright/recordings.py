@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +129,22 @@ def _from_folder(folder: Path, orders: str | None, seed: int) -> Recording:
 
 
 def _listed(pieces: Sequence[Evidence], run: Mapping[str, Any]) -> list[Evidence]:
-    """Evidence in the order in which its run lists the instances, calibration first."""
+    """Evidence of each instance that its run lists, in that order, calibration first.
+
+    Instances of equal content were asked once: what there is of that content is each one's own.
+    Evidence of instances that are not listed comes last, under the names it was saved with.
+    """
     parts = _object(run, "instances")
-    names = [*_object(parts, "calibration"), *_object(parts, "instances")]
-    place = {name: index for index, name in enumerate(names)}
-    return sorted(pieces, key=lambda piece: place.get(piece.instance_id, len(place)))
+    by_content: dict[str, list[Evidence]] = {}
+    for piece in pieces:
+        by_content.setdefault(piece.instance, []).append(piece)
+    found = []
+    for name, entry in {**_object(parts, "calibration"), **_object(parts, "instances")}.items():
+        if isinstance(entry, list) and len(entry) == 2:
+            own = by_content.get(str(entry[0]), [])
+            found += [replace(piece, instance_id=name, target=entry[1]) for piece in own]
+    known = {piece.instance for piece in found}
+    return found + [piece for piece in pieces if piece.instance not in known]
 
 
 def _asked_for(run: Mapping[str, Any]) -> tuple[str, int] | None:

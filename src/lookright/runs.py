@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,11 +106,18 @@ def entered(
     started = time.monotonic()
     invocation = begin(folder, subject, asked, saved, about)
     outcome: dict[str, Any] = {}
-    try:
-        yield outcome
-    finally:
+
+    def end() -> None:
         outcome["seconds"] = round(time.monotonic() - started, 3)
         finish(folder, invocation, outcome)
+
+    try:
+        yield outcome
+    except BaseException:
+        with suppress(InputError):  # what ended it is what a person must see
+            end()
+        raise
+    end()
 
 
 def finish(folder: Path, invocation: str, outcome: Mapping[str, Any]) -> None:

@@ -164,6 +164,7 @@ class Selector:
                     self.method,
                     self.parameters,
                     self._calibration(len(instance.images)),
+                    self.preset,
                 )
                 for instance, own in zip(instances, orders, strict=True)
             ]

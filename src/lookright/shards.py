@@ -173,7 +173,8 @@ def merge(paths: Sequence[Path], kept: Sequence[Sequence[int]]) -> bytes:
     tables = []
     for path, rows in zip(paths, kept, strict=True):
         with opened(path) as shard:
-            table = shard.file.read()
+            # A file holds its header twice, and only one of the two was checked.
+            table = shard.file.read().replace_schema_metadata(shard.kind.to_header())
             tables.append(table if len(rows) == len(table) else table.take(pa.array(rows, "int64")))
     return _parquet(pa.concat_tables(tables))
 
