@@ -48,7 +48,7 @@ test: install ## Run the tests, but those marked slow, testbed or gpu
 test-slow: install ## Run the tests marked slow
 	@$(RUN)/python -m pytest -m slow
 
-test-all: install ## Run all tests; what this machine has no test bed or GPU for is skipped
+test-all: install ## Run all tests; what needs a model or a GPU that is not here is skipped
 	@$(RUN)/python -m pytest
 
 coverage: install ## Run the tests, and fail where they reach less than 95% of the lines

@@ -1,4 +1,8 @@
-"""Recordings as one .npz file: `logp`, `attn`, `perms` and `y`, as the test bed has them."""
+"""Recordings as one .npz file.
+
+`logp` [P, M, N] log-probabilities and `attn` [P, M, L, N] attention by position, `perms` [P, N] the
+orders, shared by all instances, and `y` [M] the targets' indices.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Recording:
 def load_evidence(
     path: str | os.PathLike[str], orders: str | None = None, seed: int = 0
 ) -> Recording:
-    """Recorded evidence from an evidence folder, or a file of the test bed's form (.npz).
+    """Recorded evidence from an evidence folder, or a recording (.npz, see `lookright.npz`).
 
     `orders` and `seed` say which orders of a folder are evaluated, as for `orders_for`
     ("random:5"); without, those its run asked for beside the cyclic ones.

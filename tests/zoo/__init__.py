@@ -120,9 +120,7 @@ BARE: dict[str, Callable[[], Bare]] = {
 
 #: Model types that are in neither, and why.
 NOT_BUILT = {
-    "fuyu": "its processor takes one image with a prompt",
     "inkling_mm_model": "its vision tower needs SciPy, which is not installed",
-    "shieldgemma2": "its processor takes one image with a prompt",
 }
 
 #: What their files cannot bring back, and why.
