@@ -323,6 +323,8 @@ def load_backbone(
     from transformers import AutoModelForImageTextToText
 
     where = device or best_device()
+    if where.startswith("meta"):
+        raise InputError("cannot use the device 'meta': it holds no numbers")
     try:
         torch.empty(0, device=where)  # before the weights are read
     except (RuntimeError, AssertionError) as error:
