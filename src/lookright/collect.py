@@ -20,24 +20,9 @@ from lookright.store import Store
 
 
 class Source(Protocol):
-    """What gives evidence: a `Model`."""
+    """What gives evidence, a `Model`: where asked in windows, each as if nothing came before it."""
 
     def settings(self, settings: EvidenceSettings | None = None) -> EvidenceSettings: ...
-
-    def evidence_iter(
-        self,
-        instances: Sequence[Instance],
-        orders: Sequence[Sequence[int]],
-        settings: EvidenceSettings | None = None,
-        *,
-        heads: bool = False,
-        maps: bool = False,
-        skip: Callable[[Instance, InputError], None] | None = None,
-    ) -> Iterator[list[Evidence]]: ...
-
-
-class WindowedSource(Source, Protocol):
-    """What gives evidence window by window, each as if nothing had been asked before it."""
 
     def evidence_iter(
         self,
@@ -125,7 +110,7 @@ def unfinished(windows: Iterable[Window], settings: str, present: Collection[Key
 
 
 def collect_windows(
-    source: WindowedSource,
+    source: Source,
     windows: Sequence[Window],
     store: Store,
     settings: EvidenceSettings,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lookright.collect import Question, WindowedSource, collect_windows, unfinished
+from lookright.collect import Question, Source, collect_windows, unfinished
 from lookright.evidence import Evidence, EvidenceArray
 from lookright.gather import Progress
 from lookright.plans import Part
@@ -23,7 +23,7 @@ class Vision(Protocol):
     def encoded(self) -> int: ...  # images that went through the vision tower, ever
 
 
-class CountingSource(WindowedSource, Protocol):
+class CountingSource(Source, Protocol):
     """What gives evidence, and says how many images it encoded: a `Model`."""
 
     @property
@@ -56,7 +56,7 @@ class Count:
 
 def ask(
     part: Part,
-    source: WindowedSource,
+    source: Source,
     settings: EvidenceSettings,
     vision: Vision,
     progress: Progress,

@@ -13,7 +13,7 @@ from lookright.baselines.answers import Answers, Writing
 from lookright.baselines.baseline import Baseline
 from lookright.baselines.voting import Voted, voted
 from lookright.baselines.writing import unwritten, write
-from lookright.collect import Question, WindowedSource, questions_of, windows_of
+from lookright.collect import Question, Source, questions_of, windows_of
 from lookright.fill import Count, CountingSource, Held, ask
 from lookright.gather import Progress
 from lookright.job import Job
@@ -86,11 +86,9 @@ def run_trial(
         found = _voted(trial, writing, job.preset)
         decisions, parse_rate = found.decisions, found.parse_rate
     else:
-        source: WindowedSource = model
+        source: Source = model
         if baseline.source is not None:
-            source = cast(
-                WindowedSource, baseline.source(towers() if baseline.of_towers else model)
-            )
+            source = baseline.source(towers() if baseline.of_towers else model)
         settings = source.settings(trial.wording)
         count = ask(trial.part, source, settings, model.vision, progress, versions)
         decisions = _decided(trial, settings)
