@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,17 @@ def test_a_package_too_old_and_one_missing_are_named(monkeypatch: pytest.MonkeyP
     old, missing = machine.unmet()
     assert old == f"torch>=99 is needed, and {torch.__version__} is installed"
     assert missing == "nosuch>=1 is needed, and nothing is installed"
+
+
+def test_a_source_tree_that_is_not_installed_states_no_requirements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(machine, "requires", absent)
+    assert machine.unmet() == []
+    assert "python" in machine.versions()
 
 
 def test_this_project_s_own_requirements_are_met() -> None:

@@ -46,8 +46,12 @@ def versions() -> dict[str, str | None]:
 
 
 def requirements() -> list[str]:
-    """What lookright cannot do without, in pip's words."""
-    return [r for r in requires("lookright") or [] if "extra ==" not in r]
+    """What lookright cannot do without, in pip's words; unknown where it runs uninstalled."""
+    try:
+        stated = requires("lookright") or []
+    except PackageNotFoundError:
+        return []
+    return [r for r in stated if "extra ==" not in r]
 
 
 def unmet() -> list[str]:
