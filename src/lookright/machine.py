@@ -41,7 +41,8 @@ class Folder:
 
 def versions() -> dict[str, str | None]:
     """Python, lookright and the packages it stands on; None for what is not installed."""
-    names = ["lookright", *(_name(r) for r in requirements()), *OPTIONAL]
+    core = ("lookright", "torch", "transformers", "numpy")  # asked of an uninstalled tree, too
+    names = dict.fromkeys((*core, *(_name(r) for r in requirements()), *OPTIONAL))
     return {"python": platform.python_version()} | {name: installed(name) for name in names}
 
 
