@@ -299,7 +299,7 @@ def test_ctrl_c_keeps_what_was_finished(
         patch.setattr(Model, "evidence_iter", interrupted)
         code, _, err = run(*call)
     assert code == 130
-    assert "what was finished is saved" in err
+    assert "what was saved by then is kept" in err
     assert len(Store(tmp_path / "run").read()) == 2 * 2 * N
     assert not (tmp_path / "run" / "results.json").exists()
     assert run(*call)[0] == 0

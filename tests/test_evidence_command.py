@@ -106,7 +106,7 @@ def test_ctrl_c_keeps_what_was_finished(
     monkeypatch.setattr(Model, "evidence_iter", interrupted)
     code, _, err = run(capsys, *call, "--batch-tokens", "300")
     assert code == 130
-    assert "what was finished is saved" in err
+    assert "what was saved by then is kept" in err
     assert 0 < len(Store(tmp_path / "run").read()) < 15
     monkeypatch.undo()
     assert run(capsys, *call)[0] == 0

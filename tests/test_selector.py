@@ -241,7 +241,7 @@ def test_an_explanation_shows_every_image_and_says_what_diverged(selector: Selec
     choice = selector.select(photos("cat", 4, 1), "cat [on] a mat")
     text = choice.explain()
     assert '"cat [on] a mat"' in text
-    assert f"image 1, cat.jpg, with {100 * choice.confidence:.1f}%" in text
+    assert f"image 1 (counted from 0), cat.jpg, with {100 * choice.confidence:.1f}%" in text
     for name, share in zip(choice.names, choice.vanilla, strict=True):
         row = next(line for line in text.splitlines()[4:] if name in line)
         assert f"{100 * share:.1f}%" in row

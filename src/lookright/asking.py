@@ -50,7 +50,12 @@ def answer(asked: Asked, load: Callable[[str], Model], note: Callable[[str], Non
     """The choice; `note` is told what a person should know besides."""
     if asked.plot is not None:
         check_figure_path(asked.plot)
-    instance = Instance("the question", image_files(asked.images), caption=asked.caption)
+    files = image_files(asked.images)
+    if len(files) < 2:
+        raise InputError(
+            "give the caption first, then at least two images, or one folder that holds them"
+        )
+    instance = Instance("the question", files, caption=asked.caption)
     for image in instance.images:
         load_image(image)
     n = len(instance.images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -293,6 +294,8 @@ def load_config(name: str, revision: str | None, trust_remote_code: bool) -> Any
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+    if (name.startswith((".", "/", "~")) or name.count("/") > 1) and not os.path.isdir(name):
+        raise InputError(f"there is no folder {name!r} (a name on the hub has the form owner/name)")
     with said_plainly(name):
         config = AutoConfig.from_pretrained(
             name, revision=revision, trust_remote_code=trust_remote_code

@@ -312,6 +312,7 @@ def show(
     found, summary = summarise(path, check)
     if sheet is not None:
         save_sheet(found, sheet, count)
+        typer.echo(f"lookright: the contact sheet is in {sheet}", err=True)
     typer.echo(json.dumps(asdict(summary), indent=2) if as_json else summary.as_text())
     if summary.problems:
         raise typer.Exit(1)

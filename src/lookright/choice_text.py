@@ -39,8 +39,8 @@ def ranking_table(ranking: Ranking) -> RenderableType:
 
 def _answer(choice: Choice) -> str:
     called, name = f"image {choice.index}", choice.names[choice.index]
-    named = called if name == called else f"{called}, {name}"
-    return f"{named}, with {100 * choice.confidence:.1f}%"
+    named = "" if name == called else f", {name}"
+    return f"{called} (counted from 0){named}, with {100 * choice.confidence:.1f}%"
 
 
 def verdict(choice: Choice) -> str:
@@ -73,7 +73,7 @@ def _page(choice: Choice, images: Iterable[Ranked], shown: str, below: str) -> R
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
     table.add_column("#", justify="right", no_wrap=True)
-    table.add_column(" Image", overflow="fold")
+    table.add_column(" Image", overflow="ellipsis", no_wrap=True)
     for name in (choice.method, "vanilla", "attention"):
         table.add_column(" " + name.replace("_", "_\n "), no_wrap=True, style="cyan")
         table.add_column("", justify="right", no_wrap=True)

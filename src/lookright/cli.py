@@ -324,6 +324,7 @@ def _answer(asked: Asked, load: Callable[[str], Model]) -> Choice:
         from lookright.report.look import save_figure
 
         save_figure(choice.plot(), asked.plot)
+        typer.echo(f"lookright: the figure is in {asked.plot}", err=True)
     return choice
 
 
@@ -346,7 +347,7 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code == 130:  # what typer makes of Ctrl-C
-            typer.echo("lookright: stopped; what was finished is saved", err=True)
+            typer.echo("lookright: stopped; what was saved by then is kept", err=True)
         raise
 
 
