@@ -43,16 +43,16 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 test: install ## Run the tests, but those marked slow, testbed or gpu
-	@$(RUN)/python -m pytest -m "$(QUICK)"
+	@OMP_NUM_THREADS=1 $(RUN)/python -m pytest -m "$(QUICK)"
 
 test-slow: install ## Run the tests marked slow
-	@$(RUN)/python -m pytest -m slow
+	@OMP_NUM_THREADS=1 $(RUN)/python -m pytest -m slow
 
 test-all: install ## Run all tests; what needs a model or a GPU that is not here is skipped
-	@$(RUN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(RUN)/python -m pytest
 
 coverage: install ## Run the tests, and fail where they reach less than 95% of the lines
-	@$(RUN)/python -m pytest -m "$(QUICK)" --cov --cov-report=term-missing --cov-fail-under=95
+	@OMP_NUM_THREADS=1 $(RUN)/python -m pytest -m "$(QUICK)" --cov --cov-report=term-missing --cov-fail-under=95
 
 mutants: install ## Mutate calibration, methods and metrics; list what no test notices (long)
 	@$(PIP_INSTALL) mutmut
