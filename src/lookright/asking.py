@@ -12,6 +12,7 @@ from lookright import selector_file
 from lookright.benchmarks.folder import read_benchmark
 from lookright.choice import Choice
 from lookright.errors import InputError
+from lookright.gather import wording_for
 from lookright.identifiers import identifiers_for
 from lookright.images import check_file, label_of
 from lookright.images import load as load_image
@@ -109,7 +110,7 @@ def calibrate(
     for n in counts:
         for instance in instances:
             cut(instance, n, seed)
-    settings = _settings(preset, {"identifiers": found.identifiers, **(changes or {})})
+    settings = wording_for(found, preset, changes or {})
     identifiers_for(settings.identifiers, max(counts))
     loaded = load(required_model(model))
     selector = Selector.calibrate(

@@ -162,3 +162,27 @@ if sys.platform == "win32":  # pragma: no cover
                 if not wait:
                     return False
                 time.sleep(0.05)
+
+
+def settled(folder: Path, suffix: str, kept: str) -> list[Path]:
+    """The files of a folder by name, without hidden ones, listed until two listings agree.
+
+    A single listing, taken while files are merged, may lack both a merged file and what was merged
+    into it. `kept` is what messages call what the folder holds.
+    """
+
+    def names() -> list[str]:
+        try:
+            found = os.listdir(folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise InputError(
+                f"{folder}: cannot be read as a folder of {kept} ({error.strerror})"
+            ) from None
+        return sorted(n for n in found if n.endswith(suffix) and not n.startswith("."))
+
+    listed = names()
+    while (again := names()) != listed:
+        listed = again
+    return [folder / name for name in listed]

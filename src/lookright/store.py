@@ -7,7 +7,6 @@ the same key, the one written first counts.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import TypeVar
 
 from lookright.errors import InputError
 from lookright.evidence import Evidence
-from lookright.files import locked, remove_leftovers, write_atomically
+from lookright.files import locked, remove_leftovers, settled, write_atomically
 from lookright.instance import Order
 from lookright.kinds import Kind
 from lookright.settings import EvidenceSettings
@@ -173,26 +172,8 @@ class Store:
                     ) from None
 
     def _shards(self) -> list[Path]:
-        """The shards by name, listed until two listings agree.
-
-        A single one, taken while a compaction goes on, may lack both a merged shard and what was
-        merged into it.
-        """
-        listed = self._names()
-        while (again := self._names()) != listed:
-            listed = again
-        return [self.folder / name for name in listed]
-
-    def _names(self) -> list[str]:
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise InputError(
-                f"{self.folder}: cannot be read as a folder of evidence ({error.strerror})"
-            ) from None
-        return sorted(n for n in names if n.endswith(".parquet") and not n.startswith("."))
+        """The shards by name; a compaction may be going on."""
+        return settled(self.folder, ".parquet", "evidence")
 
 
 @dataclass(frozen=True)

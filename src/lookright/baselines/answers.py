@@ -7,7 +7,6 @@ texts were written, every other one is an answer. Where two have the same key, t
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from secrets import token_hex
 from typing import Any
 
 from lookright.errors import InputError
-from lookright.files import locked, remove_leftovers, write_atomically
+from lookright.files import locked, remove_leftovers, settled, write_atomically
 from lookright.instance import Order
 from lookright.settings import EvidenceSettings
 
@@ -188,25 +187,8 @@ class Answers:
                     ) from None
 
     def _files(self) -> list[Path]:
-        """The files by name, oldest first, listed until two listings agree.
-
-        A single one, taken while files are merged, may lack both the merged and the new.
-        """
-        listed = self._names()
-        while (again := self._names()) != listed:
-            listed = again
-        return [self.folder / name for name in listed]
-
-    def _names(self) -> list[str]:
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise InputError(
-                f"{self.folder}: cannot be read as a folder of answers ({error.strerror})"
-            ) from None
-        return sorted(n for n in names if n.endswith(".jsonl") and not n.startswith("."))
+        """The files by name, oldest first; some may be being merged."""
+        return settled(self.folder, ".jsonl", "answers")
 
 
 def _read(path: Path) -> tuple[Writing, list[Answer]]:
